@@ -1,0 +1,121 @@
+package dualwrite
+
+import (
+	"context"
+	"time"
+
+	"holdover"
+)
+
+// A step at a store is atomic: one script in Redis, one transaction in MySQL.
+// Rule numbers are those of the handover protocol (see doc.go).
+//
+// Every step's error is one of the root's: a *StaleError when the epoch was
+// refused (nothing written), ErrNoFence when the store has no fence, a
+// *StoreError when it gave no answer, or the step's own refusals as named.
+
+// Fenced is the half of the fence that each store keeps.
+type Fenced interface {
+	// Fence reads the store's fence; ErrNoFence when it has none.
+	Fence(ctx context.Context) (holdover.Fence, error)
+	// CompareAndSetFence writes f if the store's epoch is still from (zero:
+	// no fence yet); else a *StaleError with the fence that is there.
+	CompareAndSetFence(ctx context.Context, from holdover.Epoch, f holdover.Fence) error
+	// RaiseFence writes f if its epoch is larger than the store's, and returns
+	// the fence that is there afterwards (rule 2).
+	RaiseFence(ctx context.Context, f holdover.Fence) (holdover.Fence, error)
+}
+
+// Steps are what both stores can do with a hold.
+type Steps interface {
+	// Lookup returns what the store knows, end records included; State is
+	// StateNone (and no error) for an unknown token. No epoch.
+	Lookup(ctx context.Context, token holdover.Token) (holdover.Hold, error)
+	// Apply carries a fact: h.State is held (a firm grant), claimed, released
+	// or expired. Never refused for its epoch, idempotent by token (rule 17),
+	// and never revives a token with an end record (rule 15). It returns the
+	// hold as it is afterwards: a fact that lost against an end record is seen
+	// by the State. A held fact that finds no unit: ErrOutOfStock in MySQL (a
+	// debt); Redis's counter goes below zero instead.
+	Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, error)
+	// GiveBack undoes a tentative grant of this attempt and reports whether it
+	// did. Firm holds, other attempts' holds, ended holds and holds older than
+	// the store's give-back window (its own clock) stay (rule 9).
+	GiveBack(ctx context.Context, token holdover.Token, a holdover.Attempt) (bool, error)
+	// Due lists up to limit held (not claiming) holds whose expiry is at least
+	// grace past, oldest first. Nothing is changed. items, when not empty,
+	// narrows it to holds with one of these items of the shop.
+	Due(ctx context.Context, grace time.Duration, shop int64, items []int64, limit int) ([]holdover.Hold, error)
+}
+
+// Redis is the pod's Redis.
+type Redis interface {
+	Fenced
+	Steps
+
+	// Vote asks for a grant under t.Epoch (rules 1, 6, 11). Refusals:
+	// *OutOfStockError, ErrTokenReused, *EndedError, ErrAlreadyClaimed,
+	// ErrNotLoaded, ErrTryAgain (overbooked: a replay is not confirmed). A
+	// replay by another attempt makes the hold firm (rule 9); a hold that is
+	// claiming is replayed like a held one.
+	Vote(ctx context.Context, t holdover.Ticket, r holdover.Request) (holdover.Grant, error)
+	// Copy writes a grant of MySQL's (rule 7): firm, expiry as given, the
+	// counter may go below zero. wouldGrant and remaining are what DECR would
+	// have said. Errors: as Apply, *StaleError, *EndedError, ErrAlreadyClaimed.
+	Copy(ctx context.Context, e holdover.Epoch, h holdover.Hold) (c Copied, err error)
+	// Mark begins a claim: held becomes claiming (rule 12). It returns the
+	// hold; claimed and claiming are no error. Errors: ErrUnknownHold,
+	// *EndedError.
+	Mark(ctx context.Context, e holdover.Epoch, token holdover.Token) (holdover.Hold, error)
+	// End begins an end: held, or unknown, becomes how (released or expired),
+	// and the units go back to the counter (rule 13). Ended already: no error,
+	// the hold says how. For StateExpired a hold whose expiry has not passed is
+	// left alone and returned held. Errors: ErrClaimPending, ErrAlreadyClaimed.
+	End(ctx context.Context, e holdover.Epoch, token holdover.Token, how holdover.State) (holdover.Hold, error)
+	// Marked lists up to limit holds that have been claiming for at least age.
+	Marked(ctx context.Context, age time.Duration, limit int) ([]holdover.Hold, error)
+	// Counters reads the stock counters of items; ErrNotLoaded names a missing one.
+	Counters(ctx context.Context, shop int64, items []int64) ([]int64, error)
+}
+
+// Copied is Redis's side of a copy.
+type Copied struct {
+	Hold       holdover.Hold
+	Replayed   bool
+	WouldGrant bool    // what a vote would have answered before the copy
+	Remaining  []int64 // counters afterwards, per line; may be below zero
+}
+
+// MySQL is the pod's MySQL.
+type MySQL interface {
+	Fenced
+	Steps
+
+	// Vote takes units under t.Epoch (rules 1, 7, 11); with journal it writes
+	// the journal row in the same transaction (Redis is known to be away).
+	// Refusals: as Redis.Vote; *OutOfStockError only when the ledger says so.
+	Vote(ctx context.Context, t holdover.Ticket, r holdover.Request, journal bool) (holdover.Grant, error)
+	// JournalGrant records that Redis does not have a held token, in a
+	// transaction that reads the fence (rule 7). Errors: ErrUnknownHold,
+	// *EndedError, ErrAlreadyClaimed.
+	JournalGrant(ctx context.Context, e holdover.Epoch, token holdover.Token) error
+	// Claim deducts the ledger and ends the hold without Redis's mark, under
+	// the epoch; with journal it records that Redis does not know (rule 12 with
+	// Redis away, or mysql-only). Claimed already: no error. Errors:
+	// ErrUnknownHold, *EndedError.
+	Claim(ctx context.Context, e holdover.Epoch, token holdover.Token, journal bool) (holdover.Hold, error)
+	// End ends the hold in MySQL alone, under the epoch (rule 14). Ended
+	// already: no error, the hold says how. StateExpired leaves a hold whose
+	// expiry has not passed. Errors: ErrAlreadyClaimed.
+	End(ctx context.Context, e holdover.Epoch, token holdover.Token, how holdover.State, journal bool) (holdover.Hold, error)
+	// Probe reads, without a lock, every location of the request's items.
+	Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error)
+
+	// Journal lists up to limit unmirrored facts, oldest first. A row's hold is
+	// what the store knows now.
+	Journal(ctx context.Context, limit int) ([]holdover.Journaled, error)
+	// JournalSize counts the rows and gives the age of the oldest (MySQL's clock).
+	JournalSize(ctx context.Context) (rows int64, oldest time.Duration, err error)
+	// ClearJournal deletes the row of token if it is still at version.
+	ClearJournal(ctx context.Context, token holdover.Token, version uint64) error
+}

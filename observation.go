@@ -1,0 +1,105 @@
+package holdover
+
+import "time"
+
+// Op is an operation on a hold.
+type Op uint8
+
+// The operations.
+const (
+	OpReserve Op = iota + 1
+	OpClaim
+	OpRelease
+	OpExpire
+)
+
+var opNames = [...]string{"none", "reserve", "claim", "release", "expire"}
+
+func (o Op) String() string {
+	if int(o) < len(opNames) {
+		return opNames[o]
+	}
+	return "unknown"
+}
+
+// MarshalText writes the operation by its name.
+func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// Outcome is what one store said to one operation.
+type Outcome uint8
+
+// The outcomes. OutcomeNone: the store was not asked.
+const (
+	OutcomeNone Outcome = iota
+	OutcomeGranted
+	OutcomeRefused
+	OutcomeError   // it failed, and nothing was written
+	OutcomeUnknown // it may have been written
+	OutcomeShed    // the work was dropped at a bound before the store was asked
+)
+
+var outcomeNames = [...]string{"none", "granted", "refused", "error", "unknown", "shed"}
+
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return "unknown"
+}
+
+// MarshalText writes the outcome by its name.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// Answer is one store's part of an observation.
+type Answer struct {
+	Outcome   Outcome       `json:"outcome"`
+	State     State         `json:"state"`      // of the hold afterwards, where known
+	Remaining []int64       `json:"remaining"`  // per line; nil when not known
+	Latency   time.Duration `json:"latency_ns"` // the store's own time: no waiting in a lane
+	Probe     bool          `json:"probe"`      // read without locking, not a real vote
+	Err       string        `json:"err,omitempty"`
+}
+
+// Evidence is a recorded fact that may explain a difference. Without evidence
+// a difference stays unexplained.
+type Evidence uint8
+
+// The kinds of evidence, each recorded by the code that saw it happen.
+const (
+	EvidenceEpochMoved     Evidence = iota + 1 // the pod's epoch changed while the operation ran
+	EvidencePreShadow                          // the hold was granted before dual writing began
+	EvidenceMirrorLost                         // the token is unmirrored: its mirror work was dropped or failed
+	EvidenceOtherLocations                     // MySQL has the units at other locations of the item
+	EvidencePoolShort                          // the pool gave up although the ledger had headroom
+	EvidenceLastUnits                          // both stores were within the units of operations in flight
+	EvidenceExpiryBetween                      // the hold's expiry passed between the two answers
+)
+
+var evidenceNames = [...]string{"none", "epoch-moved", "pre-shadow", "mirror-lost", "other-locations", "pool-short", "last-units", "expiry-between"}
+
+func (e Evidence) String() string {
+	if int(e) < len(evidenceNames) {
+		return evidenceNames[e]
+	}
+	return "unknown"
+}
+
+// MarshalText writes the evidence by its name.
+func (e Evidence) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// Observation is both stores' answers to one operation of a dual stage.
+type Observation struct {
+	Pod      string     `json:"pod"`
+	Instance string     `json:"instance"`
+	Epoch    Epoch      `json:"epoch"`
+	Stage    Stage      `json:"stage"`
+	Op       Op         `json:"op"`
+	Shop     int64      `json:"shop_id"`
+	Token    Token      `json:"token"`
+	Lines    []Line     `json:"lines"`
+	At       time.Time  `json:"at"` // when the call began, the instance's clock; for reading, not for deciding
+	Redis    Answer     `json:"redis"`
+	MySQL    Answer     `json:"mysql"`
+	Evidence []Evidence `json:"evidence,omitempty"`
+	Reason   string     `json:"reason"` // the decision's reason, as the buyer's answer carries it
+}

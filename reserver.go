@@ -1,0 +1,31 @@
+package holdover
+
+import "context"
+
+// Reserver is the contract of a checkout reservation, kept by the Redis path,
+// the unit pool, the facade in each of its stages, and the model that the
+// tests compare them with. All methods are idempotent by token, safe for
+// concurrent use, and bounded by the context and by a deadline of their own.
+//
+// On an error Result still carries the Decision: who said so and why.
+type Reserver interface {
+	// Reserve takes all lines or nothing. A repeat with the same lines returns
+	// the same hold with Replayed set. Errors: ErrOutOfStock (an
+	// *OutOfStockError), ErrTokenReused, ErrAlreadyClaimed, ErrEnded,
+	// ErrInvalid, ErrNotLoaded, ErrUnavailable, ErrUnknownOutcome, ErrNotReady,
+	// ErrOverloaded. A refusal is not remembered: the same token asks anew.
+	Reserve(ctx context.Context, r Request) (Result, error)
+
+	// Claim makes the deduction from the ledger permanent, exactly once. With
+	// Result.Pending the claim is certain but not yet in the ledger. Errors:
+	// ErrUnknownHold, ErrEnded, ErrUnavailable, ErrUnknownOutcome, ErrNotReady.
+	Claim(ctx context.Context, shop int64, token Token) (Result, error)
+
+	// Release gives the units back. Errors: as Claim, and ErrAlreadyClaimed,
+	// ErrClaimPending.
+	Release(ctx context.Context, shop int64, token Token) (Result, error)
+
+	// Lookup says what the deciding store knows. Errors: ErrUnknownHold,
+	// ErrUnavailable, ErrNotReady.
+	Lookup(ctx context.Context, shop int64, token Token) (Result, error)
+}
