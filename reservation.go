@@ -125,6 +125,7 @@ type Hold struct {
 	GrantedAt time.Time `json:"granted_at"`
 	Attempt   Attempt   `json:"-"` // the attempt that took it
 	Firm      bool      `json:"-"` // confirmed by an answer, a replay, a copy or a fact: no give-back can undo it
+	Again     bool      `json:"-"` // the step that returned it found it this way and changed nothing
 }
 
 // Grant is a store's yes to a vote.

@@ -13,6 +13,8 @@ import (
 // Every step's error is one of the root's: a *StaleError when the epoch was
 // refused (nothing written), ErrNoFence when the store has no fence, a
 // *StoreError when it gave no answer, or the step's own refusals as named.
+// A returned Hold has Again set when the step changed nothing because the hold
+// was that way already (a repeated claim or release).
 
 // Fenced is the half of the fence that each store keeps.
 type Fenced interface {
@@ -76,6 +78,13 @@ type Redis interface {
 	Marked(ctx context.Context, age time.Duration, limit int) ([]holdover.Hold, error)
 	// Counters reads the stock counters of items; ErrNotLoaded names a missing one.
 	Counters(ctx context.Context, shop int64, items []int64) ([]int64, error)
+	// Trip applies facts and raises the fence to f, in one script; a
+	// *StaleError when the fence is at f.Epoch or beyond (rules 2 and 4).
+	Trip(ctx context.Context, f holdover.Fence, facts []holdover.Hold) error
+	// Instances lists the processes with a heartbeat younger than maxAge.
+	Instances(ctx context.Context, maxAge time.Duration) ([]holdover.Instance, error)
+	// History lists the fences ever set, newest first.
+	History(ctx context.Context, limit int) ([]holdover.Fence, error)
 }
 
 // Copied is Redis's side of a copy.

@@ -1,0 +1,49 @@
+// Package dualwrite is the facade: a [holdover.Reserver] that runs the Redis
+// path and the unit pool side by side, and moves between them without selling
+// a unit twice.
+//
+// # Usage
+//
+// Make a [Facade] with [New], give it both stores, run its background work
+// with [Facade.Run], and put its Reserve, Claim, Release and Lookup where the
+// checkout called Redis before. Start reading at reserve.go: the data path of a
+// reserve is one function.
+//
+// What runs where:
+//
+//	stage       a reserve asks                          an end (claim, release, expire) begins in
+//	redis       Redis                                   Redis; a claim then writes the ledger
+//	shadow      Redis; MySQL follows in a lane          Redis; MySQL follows in a lane
+//	joint       Redis, then MySQL: both must grant      Redis, then MySQL
+//	mysql       MySQL; copied to Redis before answering Redis, then MySQL; MySQL alone with its journal when Redis is away
+//	mysql-only  MySQL                                   MySQL
+//
+// # Guarantees
+//
+// No acknowledged hold is lost and no unit is sold twice across any flip. The
+// means: every step that decides carries an epoch that the store itself checks;
+// neighbouring stages share a deciding store; before a buyer is told, both
+// stores know or MySQL's journal does; a claim is marked in Redis before it
+// touches the ledger; an attempt gives back only what it took itself. The
+// shadow never costs a buyer anything: its work runs in ordered, bounded lanes,
+// under recover, and is dropped, counted and remembered when they are full.
+//
+// # Concurrency
+//
+// All methods are safe for concurrent use. The stage is read once per call from
+// an atomic pointer and carried through. A call, once begun, is not interrupted
+// by its caller's cancellation: it ends within CallTimeout, so that no hold is
+// left half known.
+//
+// # Failure
+//
+// A store that gives no answer may still execute what it was sent: such calls
+// return holdover.ErrUnknownOutcome or ErrUnavailable and may be repeated with
+// the same token. A stale epoch is never returned to a caller: the call reads
+// the new agreement and goes on in its stage, a bounded number of times.
+//
+// # Testing
+//
+// The conformance suite runs on the facade in every stage; faults are injected
+// by wrapping the two store interfaces of stores.go.
+package dualwrite

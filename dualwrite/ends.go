@@ -1,0 +1,275 @@
+package dualwrite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"holdover"
+)
+
+// Claim makes the deduction permanent; see holdover.Reserver.
+func (f *Facade) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+	a := newAttempt(token)
+	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
+		return f.claim(ctx, v, a, shop)
+	})
+}
+
+// claim is one turn of a claim (rule 12): mark in Redis, ledger and end record
+// in MySQL, then clear Redis off the buyer's path. Once marked, it is certain.
+func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64) (holdover.Result, error) {
+	if v.Stage == holdover.StageMySQLOnly {
+		h, err := f.mysql.Claim(ctx, v.Epoch, a.token, false)
+		return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, err, "mysql decides alone")
+	}
+	o := f.observation(v, a, holdover.OpClaim, holdover.Request{Shop: shop, Token: a.token})
+	marked, err := timed(&o.Redis, func() (holdover.Hold, error) { return f.mark(ctx, v, a, shop) })
+	switch {
+	case err == nil && marked.Shop != 0 && marked.Shop != shop:
+		return f.ended(v, holdover.StoreRedis, marked, shop, holdover.StateClaimed, nil, "")
+	case err == nil:
+	case v.Stage == holdover.StageMySQL && (errors.Is(err, holdover.ErrUnknownHold) || f.redisGone(err)):
+		return f.claimWithoutRedis(ctx, v, a, shop, o, err)
+	default:
+		if v.Stage.Dual() && holdover.NoAnswer(err) {
+			f.observe(o)
+		}
+		return f.ended(v, holdover.StoreRedis, marked, shop, holdover.StateClaimed, f.redisErr(err), "redis decides whether an end may begin")
+	}
+	o.Lines, o.Redis.State = marked.Lines, marked.State
+	if marked.State == holdover.StateClaimed {
+		marked.Again = true
+		return f.ended(v, holdover.StoreRedis, marked, shop, holdover.StateClaimed, nil, "redis knows it as claimed")
+	}
+
+	fact := marked
+	fact.State = holdover.StateClaimed
+	h, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, fact) })
+	o.MySQL.State = h.State
+	switch {
+	case err != nil: // the mark keeps it: the sweep of any instance applies it when the ledger is back
+		f.observeDual(v, o)
+		f.stats.pending.Add(1)
+		res := f.result(v, holdover.StoreRedis, marked, false, "marked in redis; the ledger did not answer, it is applied when it does")
+		res.Pending = true
+		f.log.Warn("claim is pending", "token", a.token, "err", err)
+		return res, nil
+	case h.State != holdover.StateClaimed: // MySQL has an end record: roll the mark back
+		o.MySQL.Outcome = holdover.OutcomeRefused
+		f.observeDual(v, o)
+		f.clearInRedis(v, h)
+		return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, nil, "mysql knows how it ended")
+	}
+	f.observeDual(v, o)
+	f.clearInRedis(v, h)
+	if len(h.Lines) == 0 {
+		h.Lines = marked.Lines
+	}
+	return f.ended(v, v.Stage.Truth(), h, shop, holdover.StateClaimed, nil, "marked in redis, written to the ledger")
+}
+
+// mark begins the claim in Redis. While Redis decides, a hold that only MySQL
+// knows is honoured as a vote for units (rule 16).
+func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64) (holdover.Hold, error) {
+	markCtx := ctx
+	if v.Stage == holdover.StageMySQL {
+		if f.redisIsAway() {
+			return holdover.Hold{}, &holdover.StoreError{Store: holdover.StoreRedis, Pod: f.cfg.Pod, Op: "mark", Token: a.token, Err: errors.New("it gave no answer a moment ago")}
+		}
+		short, cancel := context.WithTimeout(ctx, f.cfg.MirrorTimeout)
+		defer cancel()
+		markCtx = short
+	}
+	h, err := f.redis.Mark(markCtx, v.Epoch, a.token)
+	if v.Stage == holdover.StageMySQL && f.redisGone(err) {
+		f.markRedisAway()
+	}
+	if !errors.Is(err, holdover.ErrUnknownHold) || v.Stage == holdover.StageRedis || v.Stage == holdover.StageMySQL {
+		return h, err
+	}
+	known, lookErr := f.mysql.Lookup(ctx, a.token)
+	if lookErr != nil || known.State != holdover.StateHeld || known.Shop != shop {
+		return h, err
+	}
+	if _, err := f.redis.Vote(ctx, a.ticket(v), holdover.Request{Shop: known.Shop, Token: a.token, Lines: known.Lines, TTL: max(time.Until(known.ExpiresAt), time.Second)}); err != nil {
+		return h, err
+	}
+	f.stats.adopted.Add(1)
+	return f.redis.Mark(ctx, v.Epoch, a.token)
+}
+
+// claimWithoutRedis is a claim in mysql when Redis is away or does not know the
+// hold: the ledger, the end record and the journal row in one transaction that
+// reads the fence.
+func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, shop int64, o holdover.Observation, why error) (holdover.Result, error) {
+	h, err := timed(&o.MySQL, func() (holdover.Hold, error) {
+		if err := f.raiseMySQL(ctx); err != nil {
+			return holdover.Hold{}, err
+		}
+		return f.mysql.Claim(ctx, v.Epoch, a.token, true)
+	})
+	o.MySQL.State, o.Lines = h.State, h.Lines
+	if !errors.Is(err, holdover.ErrStale) && !errors.Is(err, holdover.ErrUnknownHold) {
+		o.Redis.Outcome = holdover.OutcomeError
+		f.observe(o)
+	}
+	reason := "mysql claimed and journaled it: redis is away"
+	if errors.Is(why, holdover.ErrUnknownHold) {
+		reason = "mysql claimed and journaled it: redis does not know the hold"
+	}
+	return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, err, reason)
+}
+
+// Release gives the units back; see holdover.Reserver.
+func (f *Facade) Release(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+	a := newAttempt(token)
+	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
+		if err := f.checkShop(ctx, v, shop, token); err != nil {
+			return holdover.Result{Decision: f.decision(v, v.Stage.Truth(), "the hold belongs to another shop")}, err
+		}
+		h, by, reason, err := f.end(ctx, v, a, holdover.StateReleased)
+		return f.ended(v, by, h, shop, holdover.StateReleased, err, reason)
+	})
+}
+
+// end is one turn of a release or an expiry (rules 13 and 14): it begins in the
+// store that decides about ends, and follows in the other. It returns the hold
+// as it is afterwards.
+func (f *Facade) end(ctx context.Context, v *view, a *attempt, how holdover.State) (h holdover.Hold, by holdover.Store, reason string, err error) {
+	if v.Stage == holdover.StageMySQLOnly {
+		h, err = f.mysql.End(ctx, v.Epoch, a.token, how, false)
+		return h, holdover.StoreMySQL, "mysql decides alone", err
+	}
+	op := holdover.OpRelease
+	if how == holdover.StateExpired {
+		op = holdover.OpExpire
+	}
+	o := f.observation(v, a, op, holdover.Request{Token: a.token})
+	h, err = timed(&o.Redis, func() (holdover.Hold, error) {
+		if v.Stage != holdover.StageMySQL {
+			return f.redis.End(ctx, v.Epoch, a.token, how)
+		}
+		if f.redisIsAway() {
+			return holdover.Hold{}, &holdover.StoreError{Store: holdover.StoreRedis, Pod: f.cfg.Pod, Op: "end", Token: a.token, Err: errors.New("it gave no answer a moment ago")}
+		}
+		ctx, cancel := context.WithTimeout(ctx, f.cfg.MirrorTimeout)
+		defer cancel()
+		return f.redis.End(ctx, v.Epoch, a.token, how)
+	})
+	o.Shop, o.Lines, o.Redis.State = h.Shop, h.Lines, h.State
+	if err != nil {
+		if v.Stage == holdover.StageMySQL && f.redisGone(err) {
+			f.markRedisAway()
+			if err := f.raiseMySQL(ctx); err != nil {
+				return h, holdover.StoreMySQL, "redis is away", err
+			}
+			h, err = timed(&o.MySQL, func() (holdover.Hold, error) { return f.mysql.End(ctx, v.Epoch, a.token, how, true) })
+			o.Shop, o.Lines, o.MySQL.State = h.Shop, h.Lines, h.State
+			if !errors.Is(err, holdover.ErrStale) {
+				f.observe(o)
+			}
+			return h, holdover.StoreMySQL, "mysql ended and journaled it: redis is away", err
+		}
+		return h, holdover.StoreRedis, "redis decides whether an end may begin", f.redisErr(err)
+	}
+	if !h.State.Ended() { // an expiry that came too early
+		return h, holdover.StoreRedis, "redis: its time has not passed", nil
+	}
+	switch v.Stage {
+	case holdover.StageRedis:
+		return h, holdover.StoreRedis, "redis decides alone", nil
+	case holdover.StageShadow:
+		f.mirrorEnd(v, o, h)
+		return h, holdover.StoreRedis, "redis decides, mysql follows", nil
+	}
+	known, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, h) })
+	o.MySQL.State = known.State
+	if !h.Again || !known.Again {
+		f.observe(o)
+	}
+	switch {
+	case err != nil: // the end is a fact in Redis already: it follows as unmirrored
+		f.remember(v, a.token)
+		return h, holdover.StoreRedis, "ended in redis, mysql follows: it did not answer", nil
+	case known.State == holdover.StateClaimed:
+		f.clearInRedis(v, known)
+		return known, holdover.StoreMySQL, "mysql knows it as claimed", nil
+	}
+	if len(h.Lines) == 0 {
+		h.Shop, h.Lines, h.Again = known.Shop, known.Lines, known.Again
+	}
+	return h, v.Stage.Truth(), "ended in redis, then in mysql", nil
+}
+
+// ended builds the answer of a claim or a release from how the hold stands now.
+func (f *Facade) ended(v *view, by holdover.Store, h holdover.Hold, shop int64, want holdover.State, err error, reason string) (holdover.Result, error) {
+	res := f.result(v, by, h, h.Again, reason)
+	switch {
+	case err != nil:
+		return res, err
+	case h.Shop != 0 && h.Shop != shop, len(h.Lines) == 0:
+		res.Hold = holdover.Hold{}
+		res.Decision.Reason = "no store knows the hold"
+		return res, fmt.Errorf("pod %s, shop %d, hold %s: %w", f.cfg.Pod, shop, h.Token, holdover.ErrUnknownHold)
+	case h.State == want:
+		if want == holdover.StateClaimed {
+			f.stats.claimed.Add(1)
+		} else {
+			f.stats.released.Add(1)
+		}
+		return res, nil
+	default:
+		return res, holdover.EndError(h.Token, h.State)
+	}
+}
+
+// checkShop keeps one shop from ending another shop's hold: Redis's end step
+// goes by token alone.
+func (f *Facade) checkShop(ctx context.Context, v *view, shop int64, token holdover.Token) error {
+	h, err := f.lookup(ctx, v, token)
+	if err == nil && h.State != holdover.StateNone && h.Shop != 0 && h.Shop != shop {
+		return fmt.Errorf("pod %s, shop %d, hold %s: %w", f.cfg.Pod, shop, token, holdover.ErrUnknownHold)
+	}
+	return nil // unknown or unreadable: the step itself decides
+}
+
+// Lookup says what the deciding store knows; see holdover.Reserver.
+func (f *Facade) Lookup(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+	a := newAttempt(token)
+	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
+		h, err := f.lookup(ctx, v, token)
+		res := f.result(v, v.Stage.Truth(), h, false, v.Stage.Truth().String()+" is the truth in "+v.Stage.String())
+		if err == nil && (h.State == holdover.StateNone || h.Shop != shop || len(h.Lines) == 0) {
+			res.Hold = holdover.Hold{}
+			return res, fmt.Errorf("pod %s, shop %d, hold %s: %w", f.cfg.Pod, shop, token, holdover.ErrUnknownHold)
+		}
+		return res, err
+	})
+}
+
+func (f *Facade) lookup(ctx context.Context, v *view, token holdover.Token) (holdover.Hold, error) {
+	if v.Stage.Truth() == holdover.StoreMySQL {
+		return f.mysql.Lookup(ctx, token)
+	}
+	return f.redis.Lookup(ctx, token)
+}
+
+// applyToMySQL carries a fact into MySQL, whose fence is raised first if it is
+// owed.
+func (f *Facade) applyToMySQL(ctx context.Context, h holdover.Hold) (holdover.Hold, error) {
+	if err := f.raiseMySQL(ctx); err != nil {
+		return holdover.Hold{}, err
+	}
+	return f.mysql.Apply(ctx, h)
+}
+
+// clearInRedis carries MySQL's end of a hold into Redis, off the buyer's path.
+// What is lost here stays marked, and the sweep finds it.
+func (f *Facade) clearInRedis(v *view, h holdover.Hold) {
+	f.lanes.add(job{token: h.Token, epoch: v.Epoch, what: "clear in redis", run: func(ctx context.Context) error {
+		_, err := f.redis.Apply(ctx, h)
+		return err
+	}})
+}

@@ -1,0 +1,231 @@
+package dualwrite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"holdover"
+)
+
+// Config holds a facade's stores, limits and deadlines. A zero field means the
+// default in its comment.
+type Config struct {
+	Pod      string // required
+	Instance string // required; this process, for observations
+	Redis    Redis  // required
+	MySQL    MySQL  // required
+
+	Limits          holdover.Limits
+	CallTimeout     time.Duration // longest stay of one call; 2 s
+	MirrorTimeout   time.Duration // longest wait for Redis while MySQL decides; 50 ms
+	GiveBackTimeout time.Duration // for undoing a grant in Redis before answering no; 250 ms
+	RefreshTimeout  time.Duration // for reading both fences; 500 ms
+	MaxMoves        int           // how many new epochs one call follows; 6
+
+	Lanes         int           // ordered mirror lanes; 8
+	LaneDepth     int           // work waiting in one lane; 1,024
+	LaneTimeout   time.Duration // one piece of mirror work; 2 s
+	LaneLag       time.Duration // mirror work older than this holds up a step forward; 2 s
+	UnmirroredMax int           // tokens remembered in memory; 100,000
+
+	SweepEvery   time.Duration // expired holds, marked claims; 1 s
+	SweepBatch   int           // holds per sweep and list; 200
+	ReaperGrace  time.Duration // how long past expiry the other store's holds wait; 5 s
+	ClaimAge     time.Duration // how old a claiming mark is rolled forward; 2 s
+	DrainEvery   time.Duration // journal and unmirrored tokens; 200 ms
+	DrainBatch   int           // rows per drain; 500
+	AwayFor      time.Duration // after no answer from Redis, MySQL journals at once for this long; 500 ms
+	RecheckEvery time.Duration // between looks at a difference that may be lag; 100 ms
+	RecheckTries int           // looks before it counts as a difference; 20
+	RecheckMax   int           // differences waiting; 1,024
+
+	InstanceMaxAge time.Duration // a heartbeat older than this is a dead instance; 3 s
+
+	// Observe is given every dual operation. It must not block; a panic in it
+	// is contained.
+	Observe func(holdover.Observation)
+	// Acknowledge is called after this instance works with a new fence.
+	Acknowledge func(holdover.Fence)
+	// Verify compares both stores completely (rule 18) and says why they are
+	// not clean. Without it no step to joint or mysql is ready.
+	Verify func(ctx context.Context) (clean bool, why string, err error)
+	// Logger; discards when nil.
+	Logger *slog.Logger
+}
+
+func (c *Config) setDefaults() error {
+	switch {
+	case c.Pod == "":
+		return errors.New("dualwrite: Config.Pod is empty: name the pod")
+	case c.Instance == "":
+		return fmt.Errorf("dualwrite: pod %s: Config.Instance is empty: name this process", c.Pod)
+	case c.Redis == nil || c.MySQL == nil:
+		return fmt.Errorf("dualwrite: pod %s: both stores are needed in Config", c.Pod)
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&c.CallTimeout, 2 * time.Second}, {&c.MirrorTimeout, 50 * time.Millisecond},
+		{&c.GiveBackTimeout, 250 * time.Millisecond}, {&c.RefreshTimeout, 500 * time.Millisecond},
+		{&c.LaneTimeout, 2 * time.Second}, {&c.LaneLag, 2 * time.Second}, {&c.SweepEvery, time.Second},
+		{&c.ReaperGrace, 5 * time.Second}, {&c.ClaimAge, 2 * time.Second},
+		{&c.DrainEvery, 200 * time.Millisecond}, {&c.AwayFor, 500 * time.Millisecond},
+		{&c.RecheckEvery, 100 * time.Millisecond}, {&c.InstanceMaxAge, 3 * time.Second},
+	} {
+		if *d.field < 0 {
+			return fmt.Errorf("dualwrite: pod %s: a duration in Config is negative (%s)", c.Pod, *d.field)
+		}
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	for _, n := range []struct {
+		field *int
+		value int
+	}{
+		{&c.MaxMoves, 6}, {&c.Lanes, 8}, {&c.LaneDepth, 1024}, {&c.UnmirroredMax, 100_000},
+		{&c.SweepBatch, 200}, {&c.DrainBatch, 500}, {&c.RecheckTries, 20}, {&c.RecheckMax, 1024},
+	} {
+		if *n.field < 0 {
+			return fmt.Errorf("dualwrite: pod %s: a count in Config is negative (%d)", c.Pod, *n.field)
+		}
+		if *n.field == 0 {
+			*n.field = n.value
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Facade is one pod's reservations in one process.
+type Facade struct {
+	cfg   Config
+	redis Redis
+	mysql MySQL
+	log   *slog.Logger
+
+	view       atomic.Pointer[view]
+	refreshing sync.Mutex
+	redisAway  atomic.Int64 // unix nanoseconds until which Redis counts as away
+	mysqlOwed  atomic.Bool  // MySQL's fence is behind the view and must be raised before use
+
+	lanes      *lanes
+	unmirrored *unmirrored
+	rechecks   chan recheck
+	calls      sync.WaitGroup // store calls that outlive their caller (rule 8)
+	stats      counters
+}
+
+var _ holdover.Reserver = (*Facade)(nil)
+
+// New makes a facade. It serves nobody until Refresh has found an agreed
+// stage; Run does that too.
+func New(cfg Config) (*Facade, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	f := &Facade{cfg: cfg, redis: cfg.Redis, mysql: cfg.MySQL, log: cfg.Logger.With("pod", cfg.Pod, "instance", cfg.Instance)}
+	f.unmirrored = newUnmirrored(cfg.UnmirroredMax)
+	f.rechecks = make(chan recheck, cfg.RecheckMax)
+	f.lanes = newLanes(cfg.Lanes, cfg.LaneDepth, cfg.LaneTimeout, f.laneFailed)
+	return f, nil
+}
+
+// Run does the background work until ctx ends: the lanes, the drain of the
+// journal and of unmirrored tokens, the sweep of expired holds and marked
+// claims, and re-checks of differences. It returns when all of it has stopped;
+// what the lanes still hold then is run first, within LaneTimeout. Call it
+// once; the facade can be used until Run returns.
+func (f *Facade) Run(ctx context.Context) {
+	var background sync.WaitGroup
+	for _, loop := range []func(context.Context){f.drainLoop, f.sweepLoop, f.recheckLoop} {
+		background.Go(func() { loop(ctx) })
+	}
+	f.lanes.run(ctx)
+	background.Wait()
+	f.calls.Wait()
+}
+
+// attempt is one try of one call, and what it may have taken.
+type attempt struct {
+	id                     holdover.Attempt
+	token                  holdover.Token
+	began                  time.Time
+	askedRedis, askedMySQL bool
+	moves                  int
+}
+
+func newAttempt(token holdover.Token) *attempt {
+	return &attempt{id: holdover.Attempt(rand.Uint64() | 1), token: token, began: time.Now()}
+}
+
+func (a *attempt) ticket(v *view) holdover.Ticket {
+	return holdover.Ticket{Epoch: v.Epoch, Attempt: a.id}
+}
+
+// call runs step in the agreed stage, and again in the new one whenever a store
+// refuses its epoch. The stage is read once per turn and carried through.
+func (f *Facade) call(ctx context.Context, a *attempt, step func(ctx context.Context, v *view) (holdover.Result, error)) (holdover.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return holdover.Result{Decision: f.decision(f.view.Load(), holdover.StoreNone, "the caller had gone before the call began")}, err
+	}
+	v := f.view.Load()
+	if v == nil {
+		return holdover.Result{Decision: f.decision(nil, holdover.StoreNone, "no agreed stage yet")},
+			fmt.Errorf("pod %s: %w: no fence has been read from either store yet", f.cfg.Pod, holdover.ErrNotReady)
+	}
+	// The caller's cancellation must not split a decision; its values stay.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.CallTimeout)
+	defer cancel()
+	for {
+		res, err := step(ctx, v)
+		if !errors.Is(err, holdover.ErrStale) {
+			return res, err
+		}
+		f.stats.stale.Add(1)
+		a.moves++
+		if a.moves > f.cfg.MaxMoves {
+			return holdover.Result{Decision: f.decision(v, holdover.StoreNone, "the agreement kept moving")},
+				fmt.Errorf("pod %s, hold %s: %w: the epoch moved %d times during one call: %w", f.cfg.Pod, a.token, holdover.ErrTryAgain, a.moves, err)
+		}
+		if a.moves > 1 { // the first follow-up is at once: that is the kill's case
+			pause(ctx, time.Duration(rand.Int64N(int64(5*time.Millisecond)<<a.moves)))
+		}
+		moved, refreshErr := f.newer(ctx, v, err)
+		if refreshErr != nil {
+			return holdover.Result{Decision: f.decision(v, holdover.StoreNone, "the agreement moved and could not be read")}, refreshErr
+		}
+		v = moved
+	}
+}
+
+func (f *Facade) decision(v *view, by holdover.Store, reason string) holdover.Decision {
+	d := holdover.Decision{Pod: f.cfg.Pod, Store: by, Reason: reason}
+	if v != nil {
+		d.Stage, d.Epoch = v.Stage, v.Epoch
+	}
+	return d
+}
+
+// result builds the caller's answer.
+func (f *Facade) result(v *view, by holdover.Store, h holdover.Hold, replayed bool, reason string) holdover.Result {
+	return holdover.Result{Hold: h, Replayed: replayed, Decision: f.decision(v, by, reason)}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

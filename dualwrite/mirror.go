@@ -1,0 +1,298 @@
+package dualwrite
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"holdover"
+)
+
+// mirrorGrant carries a grant of Redis's into MySQL through the token's lane:
+// the real pool reserve, with its own answer and its own time.
+func (f *Facade) mirrorGrant(v *view, o holdover.Observation, g holdover.Grant) {
+	lost := func(outcome holdover.Outcome, err error) {
+		o.MySQL.Outcome = outcome
+		if err != nil {
+			o.MySQL.Err = err.Error()
+		}
+		o.Evidence = append(o.Evidence, holdover.EvidenceMirrorLost)
+		f.observe(o)
+		f.remember(v, g.Hold.Token)
+	}
+	f.lanes.add(job{token: g.Hold.Token, epoch: v.Epoch, what: "mirror a grant to mysql",
+		shed: func() { lost(holdover.OutcomeShed, nil) },
+		run: func(ctx context.Context) error {
+			fact := g.Hold
+			fact.State = holdover.StateHeld
+			h, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, fact) })
+			f.noteMove(v, &o)
+			switch {
+			case isRefusal(err): // a debt: MySQL has no unit left for it
+				f.unmirrored.add(g.Hold.Token, true)
+				f.otherLocations(ctx, &o)
+				f.settle(v, o)
+				return nil
+			case err != nil:
+				return err
+			case h.State != holdover.StateHeld:
+				o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeShed, "the hold had ended before it was mirrored: "+h.State.String()
+			}
+			o.MySQL.State = h.State
+			f.observe(o)
+			return nil
+		},
+		failed: func(err error) { lost(outcomeOf(err), err) },
+	})
+}
+
+// mirrorEnd carries an end that Redis decided into MySQL.
+func (f *Facade) mirrorEnd(v *view, o holdover.Observation, h holdover.Hold) {
+	f.lanes.add(job{token: h.Token, epoch: v.Epoch, what: "mirror an end to mysql",
+		shed: func() {
+			o.MySQL.Outcome = holdover.OutcomeShed
+			f.observe(o)
+			f.remember(v, h.Token)
+		},
+		run: func(ctx context.Context) error {
+			known, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, h) })
+			if err != nil {
+				return err
+			}
+			o.MySQL.State = known.State
+			if known.State == holdover.StateClaimed {
+				o.MySQL.Outcome = holdover.OutcomeRefused
+				f.log.Error("redis ended a hold that mysql knows as claimed", "token", h.Token, "redis", h.State)
+			}
+			if !h.Again || !known.Again {
+				f.noteMove(v, &o)
+				f.observe(o)
+			}
+			return nil
+		},
+		failed: func(err error) {
+			o.MySQL.Outcome, o.MySQL.Err = outcomeOf(err), err.Error()
+			f.observe(o)
+			f.remember(v, h.Token)
+		},
+	})
+}
+
+// remember keeps a token that the other store may not have: unmirrored.
+func (f *Facade) remember(v *view, token holdover.Token) {
+	if v.Stage.Dual() && !f.unmirrored.add(token, false) {
+		f.stats.forgotten.Add(1)
+	}
+}
+
+// unmirrored remembers, in memory and bounded, the tokens whose mirror work was
+// dropped or failed while Redis decides. (In mysql it is MySQL's journal.)
+type unmirrored struct {
+	mu     sync.Mutex
+	max    int
+	tokens map[holdover.Token]unmirroredSince
+}
+
+type unmirroredSince struct {
+	since time.Time
+	debt  bool
+}
+
+func newUnmirrored(limit int) *unmirrored {
+	return &unmirrored{max: limit, tokens: make(map[holdover.Token]unmirroredSince)}
+}
+
+func (u *unmirrored) add(token holdover.Token, debt bool) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	old, known := u.tokens[token]
+	if !known && len(u.tokens) >= u.max {
+		return false
+	}
+	if !known {
+		old.since = time.Now()
+	}
+	old.debt = debt
+	u.tokens[token] = old
+	return true
+}
+
+func (u *unmirrored) remove(token holdover.Token) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.tokens, token)
+}
+
+func (u *unmirrored) clear() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	clear(u.tokens)
+}
+
+// oldest returns up to n tokens, oldest first.
+func (u *unmirrored) oldest(n int) []holdover.Token {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := make([]holdover.Token, 0, len(u.tokens))
+	for token := range u.tokens {
+		all = append(all, token)
+	}
+	slices.SortFunc(all, func(a, b holdover.Token) int { return u.tokens[a].since.Compare(u.tokens[b].since) })
+	return all[:min(n, len(all))]
+}
+
+func (u *unmirrored) size() (tokens, debts int, oldest time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, e := range u.tokens {
+		if e.debt {
+			debts++
+		} else {
+			tokens++
+		}
+		oldest = max(oldest, time.Since(e.since))
+	}
+	return tokens, debts, oldest
+}
+
+// drainLoop carries MySQL's journal into Redis and the unmirrored tokens into
+// MySQL, until ctx ends.
+func (f *Facade) drainLoop(ctx context.Context) {
+	every(ctx, f.cfg.DrainEvery, func() {
+		v := f.view.Load()
+		if v == nil || v.Stage == holdover.StageMySQLOnly {
+			return
+		}
+		if err := f.DrainOnce(ctx); err != nil && ctx.Err() == nil && !holdover.NoAnswer(err) {
+			f.log.Warn("drain stopped early", "err", err)
+		}
+	})
+}
+
+// DrainOnce makes one pass over the journal and the unmirrored tokens. It stops
+// at the first fact that a store does not take; what is left stays where it is.
+func (f *Facade) DrainOnce(ctx context.Context) error {
+	v := f.view.Load()
+	if v == nil {
+		return holdover.ErrNotReady
+	}
+	if !f.redisIsAway() {
+		if err := f.drainJournal(ctx); err != nil {
+			return err
+		}
+	}
+	if v.Stage == holdover.StageRedis {
+		f.unmirrored.clear() // MySQL is left alone, and builds up anew in shadow
+		return nil
+	}
+	for _, token := range f.unmirrored.oldest(f.cfg.DrainBatch) {
+		if err := f.reconcile(ctx, token); err != nil && !isRefusal(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// drainJournal applies facts in their order and deletes only the version of the
+// row that it applied (rule 17).
+func (f *Facade) drainJournal(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.LaneTimeout)
+	defer cancel()
+	rows, err := f.mysql.Journal(ctx, f.cfg.DrainBatch)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if row.Hold.State != holdover.StateNone {
+			if _, err := f.redis.Apply(ctx, row.Hold); err != nil {
+				if f.redisGone(err) {
+					f.markRedisAway()
+				}
+				return err
+			}
+		}
+		if err := f.mysql.ClearJournal(ctx, row.Hold.Token, row.Version); err != nil {
+			return err
+		}
+		f.stats.drained.Add(1)
+	}
+	return nil
+}
+
+// reconcile brings MySQL to where Redis is with one token. Redis decides ends
+// in every dual stage, so what it knows is the fact.
+func (f *Facade) reconcile(ctx context.Context, token holdover.Token) error {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.LaneTimeout)
+	defer cancel()
+	h, err := f.redis.Lookup(ctx, token)
+	if err != nil {
+		return err
+	}
+	switch h.State {
+	case holdover.StateNone, holdover.StateClaimed, holdover.StateClaiming:
+		// Nothing was granted, or the claim itself writes the ledger.
+	case holdover.StateHeld, holdover.StateReleased, holdover.StateExpired:
+		if _, err := f.applyToMySQL(ctx, h); err != nil {
+			return err
+		}
+	}
+	f.unmirrored.remove(token)
+	f.stats.reconciled.Add(1)
+	return nil
+}
+
+// every runs step at once and then each interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, step func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		step()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// otherLocations records that MySQL has the units, but at other locations of
+// the item: Redis's one counter can't tell.
+func (f *Facade) otherLocations(ctx context.Context, o *holdover.Observation) {
+	stocks, err := f.mysql.Probe(ctx, o.Shop, itemsOf(o.Lines))
+	if err != nil {
+		return
+	}
+	for _, line := range o.Lines {
+		here, all := freeOf(stocks, line)
+		if here < line.Quantity && all >= line.Quantity {
+			o.Evidence = append(o.Evidence, holdover.EvidenceOtherLocations)
+			return
+		}
+	}
+}
+
+// freeOf counts what the pool could still give for the line: at its location,
+// and at all locations of its item.
+func freeOf(stocks []holdover.Stock, line holdover.Line) (here, all int64) {
+	for _, s := range stocks {
+		if s.Item != line.Item {
+			continue
+		}
+		all += s.Free()
+		if s.Group == line.Group {
+			here = s.Free()
+		}
+	}
+	return here, all
+}
+
+func itemsOf(lines []holdover.Line) []int64 {
+	var items []int64
+	for _, line := range lines {
+		if n := len(items); n == 0 || items[n-1] != line.Item {
+			items = append(items, line.Item)
+		}
+	}
+	return items
+}

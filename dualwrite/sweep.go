@@ -1,0 +1,147 @@
+package dualwrite
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"holdover"
+)
+
+// expireDue ends the holds of r's items whose time has passed in the store that
+// refused, and reports whether units came back.
+func (f *Facade) expireDue(ctx context.Context, v *view, refused Steps, r holdover.Request) bool {
+	due, err := refused.Due(ctx, 0, r.Shop, itemsOf(r.Lines), f.cfg.SweepBatch)
+	if err != nil {
+		return false // the refusal stands; the sweep tries again
+	}
+	var ended bool
+	for _, h := range due {
+		ended = f.expire(ctx, v, h.Token) || ended
+	}
+	return ended
+}
+
+// expire runs the expiry step for one hold and reports whether it is over.
+func (f *Facade) expire(ctx context.Context, v *view, token holdover.Token) bool {
+	h, _, _, err := f.end(ctx, v, newAttempt(token), holdover.StateExpired)
+	switch {
+	case errors.Is(err, holdover.ErrStale):
+		_, _ = f.newer(ctx, v, err) // the next round uses the new stage
+		return false
+	case err != nil:
+		if !errors.Is(err, holdover.ErrClaimPending) && !errors.Is(err, holdover.ErrAlreadyClaimed) {
+			f.stats.sweepErrors.Add(1)
+		}
+		return false
+	}
+	if h.State == holdover.StateExpired && !h.Again {
+		f.stats.expired.Add(1)
+	}
+	return h.State.Ended()
+}
+
+// sweepLoop expires what is due and rolls marked claims forward, until ctx
+// ends. Instances start at different moments and every step is idempotent.
+func (f *Facade) sweepLoop(ctx context.Context) {
+	pause(ctx, time.Duration(rand.Int64N(int64(f.cfg.SweepEvery))))
+	every(ctx, f.cfg.SweepEvery, func() {
+		if v := f.view.Load(); v != nil {
+			if err := f.SweepOnce(ctx); err != nil && ctx.Err() == nil && !holdover.NoAnswer(err) {
+				f.log.Warn("sweep stopped early", "err", err)
+			}
+		}
+	})
+}
+
+// SweepOnce makes one pass: only the truth's reaper looks for expired holds;
+// the other store's acts after a grace period, and asks how the truth ended
+// them (rule 13). Then marked claims are rolled forward (rule 12).
+func (f *Facade) SweepOnce(ctx context.Context) error {
+	v := f.view.Load()
+	if v == nil {
+		return holdover.ErrNotReady
+	}
+	var errs []error
+	switch v.Stage {
+	case holdover.StageRedis:
+		errs = append(errs, f.sweepDue(ctx, v, f.redis, 0))
+	case holdover.StageShadow, holdover.StageJoint:
+		errs = append(errs, f.sweepDue(ctx, v, f.redis, 0), f.sweepDue(ctx, v, f.mysql, f.cfg.ReaperGrace))
+	case holdover.StageMySQL:
+		errs = append(errs, f.sweepDue(ctx, v, f.mysql, 0), f.sweepRedisAfterMySQL(ctx, v))
+	case holdover.StageMySQLOnly:
+		return f.sweepDue(ctx, v, f.mysql, 0)
+	}
+	return errors.Join(append(errs, f.rollForward(ctx, v))...)
+}
+
+func (f *Facade) sweepDue(ctx context.Context, v *view, store Steps, grace time.Duration) error {
+	due, err := store.Due(ctx, grace, 0, nil, f.cfg.SweepBatch)
+	if err != nil {
+		return err
+	}
+	for _, h := range due {
+		if ctx.Err() != nil || f.view.Load() != v {
+			return nil
+		}
+		f.expire(ctx, v, h.Token)
+	}
+	return nil
+}
+
+// sweepRedisAfterMySQL ends in Redis, as MySQL ended them, holds that are long
+// past their time.
+func (f *Facade) sweepRedisAfterMySQL(ctx context.Context, v *view) error {
+	if f.redisIsAway() {
+		return nil
+	}
+	due, err := f.redis.Due(ctx, f.cfg.ReaperGrace, 0, nil, f.cfg.SweepBatch)
+	if err != nil {
+		return err
+	}
+	for _, h := range due {
+		known, err := f.mysql.Lookup(ctx, h.Token)
+		switch {
+		case err != nil:
+			return err
+		case known.State.Ended():
+			if _, err := f.redis.Apply(ctx, known); err != nil {
+				return err
+			}
+		case known.State == holdover.StateNone:
+			f.expire(ctx, v, h.Token)
+		}
+	}
+	return nil
+}
+
+// rollForward applies claims whose mark has stood for a while: the instance
+// that set it is gone, or the ledger did not answer it. Never back, unless
+// MySQL has an end record.
+func (f *Facade) rollForward(ctx context.Context, v *view) error {
+	if f.redisIsAway() {
+		return nil
+	}
+	marked, err := f.redis.Marked(ctx, f.cfg.ClaimAge, f.cfg.SweepBatch)
+	if err != nil {
+		return err
+	}
+	for _, h := range marked {
+		fact := h
+		fact.State = holdover.StateClaimed
+		known, err := f.applyToMySQL(ctx, fact)
+		if err != nil {
+			return err
+		}
+		if len(known.Lines) == 0 {
+			known.Shop, known.Lines = h.Shop, h.Lines
+		}
+		if _, err := f.redis.Apply(ctx, known); err != nil {
+			return err
+		}
+		f.stats.rolledForward.Add(1)
+	}
+	return nil
+}

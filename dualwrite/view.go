@@ -1,0 +1,211 @@
+package dualwrite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"holdover"
+)
+
+// view is the agreement that this instance works with.
+type view struct {
+	holdover.Fence
+	// dualSince is when dual writing last began, by Redis's clock; zero when
+	// not known.
+	dualSince time.Time
+	// moved is closed when a newer view replaces this one.
+	moved chan struct{}
+}
+
+// Agreed returns the fence this instance works with; ErrNotReady before the
+// first one was read.
+func (f *Facade) Agreed() (holdover.Fence, error) {
+	if v := f.view.Load(); v != nil {
+		return v.Fence, nil
+	}
+	return holdover.Fence{}, fmt.Errorf("pod %s: %w: no fence has been read from either store yet", f.cfg.Pod, holdover.ErrNotReady)
+}
+
+// fenceRead is one store's answer about its fence.
+type fenceRead struct {
+	fence holdover.Fence
+	err   error
+}
+
+// known: the store answered, with a fence or with "none" (epoch zero).
+func (r fenceRead) known() bool { return r.err == nil || errors.Is(r.err, holdover.ErrNoFence) }
+
+func (f *Facade) readFences(ctx context.Context) (redis, mysql fenceRead) {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
+	defer cancel()
+	fromRedis, fromMySQL := make(chan fenceRead, 1), make(chan fenceRead, 1)
+	f.calls.Go(func() { fence, err := f.redis.Fence(ctx); fromRedis <- fenceRead{fence, err} })
+	f.calls.Go(func() { fence, err := f.mysql.Fence(ctx); fromMySQL <- fenceRead{fence, err} })
+	return <-fromRedis, <-fromMySQL
+}
+
+// Refresh reads both fences, takes the larger epoch (rule 2), and raises the
+// store that is behind. It is an error when neither store shows a fence and
+// none is known; a single silent store is not.
+func (f *Facade) Refresh(ctx context.Context) error {
+	f.refreshing.Lock()
+	defer f.refreshing.Unlock()
+	return f.refresh(ctx)
+}
+
+func (f *Facade) refresh(ctx context.Context) error {
+	redis, mysql := f.readFences(ctx)
+	best := redis.fence
+	if mysql.fence.Epoch > best.Epoch {
+		best = mysql.fence
+	}
+	if v := f.view.Load(); v != nil && v.Epoch >= best.Epoch {
+		best = v.Fence
+	}
+	if best.Epoch == 0 {
+		return fmt.Errorf("pod %s: %w: no fence in redis (%v), none in mysql (%v)", f.cfg.Pod, holdover.ErrNotReady, redis.err, mysql.err)
+	}
+	if redis.known() {
+		f.redisAway.Store(0)
+	} else {
+		f.markRedisAway()
+	}
+	// MySQL silent counts as owed too: it is raised before it is used.
+	f.mysqlOwed.Store(mysql.err != nil || mysql.fence.Epoch < best.Epoch)
+	f.adopt(ctx, best)
+	switch {
+	case errors.Is(redis.err, holdover.ErrNoFence):
+		// Rule 19: it lost its view. Raising it would hide that; it stays unused
+		// until it is rebuilt.
+		f.markRedisAway()
+	case redis.err == nil && redis.fence.Epoch < best.Epoch:
+		if err := f.raiseRedis(ctx, best); err != nil {
+			f.log.Warn("redis is behind and could not be raised", "epoch", best.Epoch, "err", err)
+		}
+	}
+	if mysql.known() {
+		if err := f.raiseMySQL(ctx); err != nil {
+			f.log.Warn("mysql is behind and could not be raised", "epoch", best.Epoch, "err", err)
+		}
+	}
+	return nil
+}
+
+// adopt makes fence this instance's view if it is newer.
+func (f *Facade) adopt(ctx context.Context, fence holdover.Fence) {
+	old := f.view.Load()
+	if old != nil && old.Epoch >= fence.Epoch {
+		return
+	}
+	f.view.Store(&view{Fence: fence, dualSince: f.dualSince(ctx, fence), moved: make(chan struct{})})
+	if old != nil {
+		close(old.moved)
+	}
+	f.log.Info("agreement", "epoch", fence.Epoch, "stage", fence.Stage, "latched", fence.Latched, "by", fence.By, "reason", fence.Reason)
+	if f.cfg.Acknowledge != nil {
+		f.cfg.Acknowledge(fence)
+	}
+}
+
+// dualSince reads from the history when both stores were first written
+// without a break.
+func (f *Facade) dualSince(ctx context.Context, fence holdover.Fence) time.Time {
+	if !fence.Stage.Dual() {
+		return time.Time{}
+	}
+	if fence.Stage == holdover.StageShadow && !fence.Latched {
+		if v := f.view.Load(); v == nil || !v.Stage.Dual() {
+			return fence.At
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
+	defer cancel()
+	history, err := f.redis.History(ctx, 100)
+	if err != nil {
+		return time.Time{}
+	}
+	var since time.Time
+	for _, past := range history {
+		if past.Epoch > fence.Epoch {
+			continue
+		}
+		if !past.Stage.Dual() {
+			break
+		}
+		since = past.At
+	}
+	return since
+}
+
+// newer answers a stale epoch: somebody moved the agreement, or the store that
+// refused is behind it.
+func (f *Facade) newer(ctx context.Context, v *view, stale error) (*view, error) {
+	f.refreshing.Lock()
+	defer f.refreshing.Unlock()
+	if now := f.view.Load(); now.Epoch > v.Epoch && !behind(stale, now.Epoch) {
+		return now, nil // another call has read it already
+	}
+	if err := f.refresh(ctx); err != nil {
+		return nil, err
+	}
+	return f.view.Load(), nil
+}
+
+// behind reports whether stale came from a store whose fence is below epoch.
+func behind(stale error, epoch holdover.Epoch) bool {
+	var s *holdover.StaleError
+	return errors.As(stale, &s) && s.Fence.Epoch < epoch
+}
+
+// raiseRedis carries MySQL's journal into Redis together with the fence: a kill
+// that died between its two writes must not leave Redis voting without the
+// facts that only MySQL has. MySQL's fence is at this epoch already, so no row
+// of an older epoch can still be added.
+func (f *Facade) raiseRedis(ctx context.Context, fence holdover.Fence) error {
+	if err := f.raiseMySQL(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
+	defer cancel()
+	rows, err := f.mysql.Journal(ctx, f.cfg.UnmirroredMax)
+	if err != nil {
+		return err
+	}
+	facts := make([]holdover.Hold, len(rows))
+	for i, row := range rows {
+		facts[i] = row.Hold
+	}
+	err = f.redis.Trip(ctx, fence, facts)
+	if errors.Is(err, holdover.ErrStale) {
+		return nil // somebody else raised it, or beyond
+	}
+	return err
+}
+
+// raiseMySQL brings MySQL's fence up to the view before MySQL is used.
+func (f *Facade) raiseMySQL(ctx context.Context) error {
+	if !f.mysqlOwed.Load() {
+		return nil
+	}
+	v := f.view.Load()
+	there, err := f.mysql.RaiseFence(ctx, v.Fence)
+	if err != nil {
+		return err
+	}
+	f.mysqlOwed.Store(false)
+	f.adopt(ctx, there)
+	return nil
+}
+
+func (f *Facade) markRedisAway() {
+	f.redisAway.Store(time.Now().Add(f.cfg.AwayFor).UnixNano())
+}
+
+// redisIsAway: Redis gave no answer a moment ago, so MySQL journals at once
+// instead of making each buyer wait for the same silence.
+func (f *Facade) redisIsAway() bool {
+	until := f.redisAway.Load()
+	return until != 0 && time.Now().UnixNano() < until
+}
