@@ -135,6 +135,14 @@ type Grant struct {
 	Remaining []int64 // units left per line of Hold.Lines after this grant; nil when the store does not say
 }
 
+// Copied is Redis's side of copying a grant of MySQL's.
+type Copied struct {
+	Hold       Hold
+	Replayed   bool
+	WouldGrant bool    // what a vote would have answered before the copy
+	Remaining  []int64 // the counter of each line's item afterwards; may be below zero
+}
+
 // Result is what a caller is told. Decision is filled in on errors too.
 type Result struct {
 	Hold     Hold

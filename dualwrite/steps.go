@@ -85,7 +85,7 @@ func (r *Readiness) no(code string, number float64, do, format string, args ...a
 // Toward joint and mysql it ends with a complete verification, and looks at
 // everything once more after it: it may take seconds.
 func (f *Facade) Ready(ctx context.Context, to holdover.Stage) (Readiness, error) {
-	r, err := f.readyCheap(ctx, to)
+	r, err := f.Hindrances(ctx, to)
 	v := f.view.Load()
 	if err != nil || !r.OK() || v == nil || to < v.Stage || (to != holdover.StageJoint && to != holdover.StageMySQL) {
 		return r, err
@@ -102,11 +102,12 @@ func (f *Facade) Ready(ctx context.Context, to holdover.Stage) (Readiness, error
 		r.no("not-verified", 1, "see `holdover status` and the report; holds older than dual writing end by their time to live", "the verification found differences: %s", why)
 		return r, nil
 	}
-	return f.readyCheap(ctx, to)
+	return f.Hindrances(ctx, to)
 }
 
-// readyCheap is readiness without the verification.
-func (f *Facade) readyCheap(ctx context.Context, to holdover.Stage) (Readiness, error) {
+// Hindrances lists what speaks against a step before any verification is made:
+// cheap enough for a status. It works with what this instance has agreed on.
+func (f *Facade) Hindrances(ctx context.Context, to holdover.Stage) (Readiness, error) {
 	r := Readiness{To: to}
 	v := f.view.Load()
 	if v == nil {

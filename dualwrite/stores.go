@@ -64,7 +64,7 @@ type Redis interface {
 	// Copy writes a grant of MySQL's (rule 7): firm, expiry as given, the
 	// counter may go below zero. wouldGrant and remaining are what DECR would
 	// have said. Errors: as Apply, *StaleError, *EndedError, ErrAlreadyClaimed.
-	Copy(ctx context.Context, e holdover.Epoch, h holdover.Hold) (c Copied, err error)
+	Copy(ctx context.Context, e holdover.Epoch, h holdover.Hold) (holdover.Copied, error)
 	// Mark begins a claim: held becomes claiming (rule 12). It returns the
 	// hold; claimed and claiming are no error. Errors: ErrUnknownHold,
 	// *EndedError.
@@ -85,14 +85,6 @@ type Redis interface {
 	Instances(ctx context.Context, maxAge time.Duration) ([]holdover.Instance, error)
 	// History lists the fences ever set, newest first.
 	History(ctx context.Context, limit int) ([]holdover.Fence, error)
-}
-
-// Copied is Redis's side of a copy.
-type Copied struct {
-	Hold       holdover.Hold
-	Replayed   bool
-	WouldGrant bool    // what a vote would have answered before the copy
-	Remaining  []int64 // counters afterwards, per line; may be below zero
 }
 
 // MySQL is the pod's MySQL.

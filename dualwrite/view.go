@@ -55,17 +55,41 @@ func (f *Facade) Refresh(ctx context.Context) error {
 	return f.refresh(ctx)
 }
 
-func (f *Facade) refresh(ctx context.Context) error {
-	redis, mysql := f.readFences(ctx)
-	best := redis.fence
+// Look reads both fences and takes the larger epoch, and writes nothing: for a
+// process that only shows status.
+func (f *Facade) Look(ctx context.Context) error {
+	f.refreshing.Lock()
+	defer f.refreshing.Unlock()
+	best, redis, mysql := f.larger(ctx)
+	if best.Epoch == 0 {
+		return f.noFence(redis, mysql)
+	}
+	f.adopt(ctx, best)
+	return nil
+}
+
+// larger reads both fences and picks the agreed one; what is known already
+// counts too.
+func (f *Facade) larger(ctx context.Context) (best holdover.Fence, redis, mysql fenceRead) {
+	redis, mysql = f.readFences(ctx)
+	best = redis.fence
 	if mysql.fence.Epoch > best.Epoch {
 		best = mysql.fence
 	}
 	if v := f.view.Load(); v != nil && v.Epoch >= best.Epoch {
 		best = v.Fence
 	}
+	return best, redis, mysql
+}
+
+func (f *Facade) noFence(redis, mysql fenceRead) error {
+	return fmt.Errorf("pod %s: %w: no fence in redis (%v), none in mysql (%v)", f.cfg.Pod, holdover.ErrNotReady, redis.err, mysql.err)
+}
+
+func (f *Facade) refresh(ctx context.Context) error {
+	best, redis, mysql := f.larger(ctx)
 	if best.Epoch == 0 {
-		return fmt.Errorf("pod %s: %w: no fence in redis (%v), none in mysql (%v)", f.cfg.Pod, holdover.ErrNotReady, redis.err, mysql.err)
+		return f.noFence(redis, mysql)
 	}
 	if redis.known() {
 		f.redisAway.Store(0)

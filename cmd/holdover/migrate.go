@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+
+	"holdover/mysqlpool"
+)
+
+type migrateCmd struct {
+	Up     migrateUpCmd     `cmd:"" help:"Apply what is missing. Two at once: one waits."`
+	Status migrateStatusCmd `cmd:"" help:"Which migrations are applied."`
+	Print  migratePrintCmd  `cmd:"" help:"Print the SQL, to be read or applied by hand."`
+}
+
+type migrateUpCmd struct{ podFlags }
+
+func (cmd *migrateUpCmd) Run(e *env) error {
+	return cmd.each(e, func(pod, dsn string) error {
+		applied, err := mysqlpool.Migrate(e.ctx, dsn)
+		for _, m := range applied {
+			fmt.Fprintf(e.stdout, "pod %s: applied %s\n", pod, m)
+		}
+		if err == nil && len(applied) == 0 {
+			fmt.Fprintf(e.stdout, "pod %s: nothing to do\n", pod)
+		}
+		return err
+	})
+}
+
+type migrateStatusCmd struct{ podFlags }
+
+func (cmd *migrateStatusCmd) Run(e *env) error {
+	return cmd.each(e, func(pod, dsn string) error {
+		all, err := mysqlpool.MigrateStatus(e.ctx, dsn)
+		for _, m := range all {
+			fmt.Fprintf(e.stdout, "pod %s: %s\n", pod, m)
+		}
+		return err
+	})
+}
+
+type migratePrintCmd struct{}
+
+func (migratePrintCmd) Run(e *env) error { return mysqlpool.MigratePrint(e.stdout) }
+
+func (f *podFlags) each(e *env, do func(pod, dsn string) error) error {
+	c, err := f.load(e)
+	if err != nil {
+		return err
+	}
+	chosen, err := f.choose(c)
+	if err != nil {
+		return err
+	}
+	for _, p := range chosen {
+		if err := do(p.Name, p.MySQL.DSN); err != nil {
+			return fmt.Errorf("pod %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,514 @@
+package compare
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"holdover"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// buffer is a sink in memory.
+type buffer struct {
+	mu     sync.Mutex
+	b      bytes.Buffer
+	closed bool
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) Close() error { b.closed = true; return nil }
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func start(t testing.TB, cfg Config) *Comparator {
+	t.Helper()
+	if cfg.Pod == "" {
+		cfg.Pod = "p"
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// plant observes everything in the table, and planted counters.
+func plant(c *Comparator) {
+	for _, tc := range pairs {
+		c.Observe(tc.obs)
+	}
+}
+
+// sums fails when a report's parts don't add up to its totals.
+func sums(t *testing.T, r Report) {
+	t.Helper()
+	if err := r.check(); err != nil {
+		t.Error(err)
+	}
+	var unanswered uint64
+	for _, u := range r.NotComparable {
+		unanswered += u.Count
+	}
+	if n, _ := r.Count(KindNotComparable); n != unanswered || r.Eligible-r.Compared != n {
+		t.Errorf("%d not comparable, %d by outcome, %d eligible less compared", n, unanswered, r.Eligible-r.Compared)
+	}
+	var differed, divergent, timed uint64
+	for _, o := range r.Operations {
+		differed += o.Differed
+	}
+	for _, k := range r.Kinds {
+		if k.Kind.Divergence() && k.Kind != KindForeignWrite {
+			divergent += k.Count
+		}
+	}
+	for _, l := range r.Latency {
+		timed += l.Pairs
+	}
+	if differed != divergent || timed+r.Untimed != r.Compared {
+		t.Errorf("%d differed by operation, %d by kind; %d pairs and %d untimed of %d compared", differed, divergent, timed, r.Untimed, r.Compared)
+	}
+}
+
+func TestPlantedDivergencesAreInTheReport(t *testing.T) {
+	c := start(t, Config{})
+	plant(c)
+	c.RecordVerification(Verification{Pod: "p", Items: 1, Count: 1, ForeignWrites: []Tally{foreignWrite(Difference{Units: 2})}})
+	r := c.Report()
+	sums(t, r)
+	want := map[Kind]map[Direction]amount{KindForeignWrite: {DirectionOversell: {1, 2}}}
+	for _, tc := range pairs {
+		if want[tc.kind] == nil {
+			want[tc.kind] = map[Direction]amount{}
+		}
+		a := want[tc.kind][tc.direction]
+		want[tc.kind][tc.direction] = amount{a.count + 1, a.units + tc.units}
+	}
+	got := map[Kind]map[Direction]amount{}
+	for _, k := range r.Kinds {
+		if got[k.Kind] == nil {
+			got[k.Kind] = map[Direction]amount{}
+		}
+		got[k.Kind][k.Direction] = amount{k.Count, k.Units}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+	if r.Verdict != VerdictNotOK {
+		t.Errorf("verdict %s", r.Verdict)
+	}
+	kinds := map[Kind]bool{}
+	for _, e := range r.Samples {
+		kinds[e.Kind] = true
+		if e.Kind.Divergence() && !strings.Contains(e.Diff, "-") {
+			t.Errorf("sample of %s has no text: %q", e.Kind, e.Diff)
+		}
+	}
+	for _, k := range Kinds() {
+		if !kinds[k] && k != KindForeignWrite {
+			t.Errorf("no sample of %s", k)
+		}
+	}
+}
+
+func TestNothingComparedIsNoVerdict(t *testing.T) {
+	c := start(t, Config{})
+	if r := c.Report(); r.Verdict != NoVerdict || r.Reasons[0] != "nothing was compared" {
+		t.Errorf("nothing observed: %s %q", r.Verdict, r.Reasons)
+	}
+	c.Observe(seen(holdover.StageRedis, holdover.OpReserve, granted, granted)) // not dual
+	o := seen(holdover.StageShadow, holdover.OpReserve, granted, granted)
+	o.Pod = "q"
+	c.Observe(o)
+	if r := c.Report(); r.Verdict != NoVerdict || r.Eligible != 0 || r.Ignored != 2 {
+		t.Errorf("nothing eligible: %s, %d eligible, %d ignored", r.Verdict, r.Eligible, r.Ignored)
+	}
+	for range 100 {
+		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, holdover.OutcomeError))
+	}
+	if r := c.Report(); r.Verdict != NoVerdict || r.Coverage != 0 || r.Eligible != 100 {
+		t.Errorf("only failures: %s, coverage %v of %d", r.Verdict, r.Coverage, r.Eligible)
+	}
+	for range 100 {
+		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
+	}
+	if r := c.Report(); r.Verdict != NoVerdict || r.Coverage != 0.5 {
+		t.Errorf("half failures: %s, coverage %v", r.Verdict, r.Coverage)
+	}
+	for range 1000 {
+		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
+	}
+	if r := c.Report(); r.Verdict != VerdictOK || len(r.Reasons) != 0 {
+		t.Errorf("mostly matches: %s %q", r.Verdict, r.Reasons)
+	}
+	c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused))
+	if r := c.Report(); r.Verdict != VerdictNotOK {
+		t.Errorf("one unexplained: %s", r.Verdict)
+	}
+}
+
+func TestUncleanVerificationIsNeverOK(t *testing.T) {
+	c := start(t, Config{})
+	c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
+	for _, tc := range []struct {
+		v    Verification
+		want Verdict
+	}{
+		{Verification{Pod: "p", Items: 3, Clean: true}, VerdictOK},
+		{Verification{Pod: "p", Items: 3, Count: 1}, VerdictNotOK},
+		{Verification{Pod: "p", Items: 3, UnsettledCount: 1}, NoVerdict},
+		{Verification{Pod: "p"}, NoVerdict},
+		{Verification{Pod: "p", Items: 3, Clean: true}, VerdictOK},
+	} {
+		c.RecordVerification(tc.v)
+		if r := c.Report(); r.Verdict != tc.want {
+			t.Errorf("%+v: %s %q, want %s", tc.v, r.Verdict, r.Reasons, tc.want)
+		}
+	}
+}
+
+func TestExplanationsHaveABudget(t *testing.T) {
+	c := start(t, Config{
+		Budget:        Budget{Floor: 3},
+		ExplainBudget: map[Kind]Budget{KindLocation: {Floor: 1, Share: 0.5}},
+	})
+	for range 10 {
+		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused, holdover.EvidencePoolShort))
+	}
+	r := c.Report()
+	sums(t, r)
+	if n, units := r.Count(KindPoolShort); n != 3 || units != 9 {
+		t.Errorf("%d explained (%d units), want 3 (9)", n, units)
+	}
+	if n, _ := r.Count(KindUnexplained); n != 7 || r.Verdict != VerdictNotOK {
+		t.Errorf("%d unexplained, verdict %s", n, r.Verdict)
+	}
+	if want := []Tally{{KindPoolShort, DirectionOversell, 7, 21}}; !reflect.DeepEqual(r.OverBudget, want) {
+		t.Errorf("over budget %v, want %v", r.OverBudget, want)
+	}
+	for _, e := range r.Samples {
+		if e.Kind == KindUnexplained && (e.Was != KindPoolShort || e.Why != "explained over budget") {
+			t.Errorf("sample was %s: %q", e.Was, e.Why)
+		}
+	}
+	for range 20 { // a share grows with what is eligible
+		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused, holdover.EvidenceOtherLocations))
+	}
+	if n, _ := c.Counts().Count(KindLocation); n < 14 || n > 16 {
+		t.Errorf("%d explained by locations of 30 eligible at half", n)
+	}
+}
+
+func TestObserveSurvivesPanics(t *testing.T) {
+	sink := &buffer{}
+	c := start(t, Config{Events: sink})
+	real := c.classify
+	c.classify = func(holdover.Observation, int64) finding { panic("broken comparison") }
+	c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
+	c.classify = real
+	c.cfg.SamplesPerKind = 0
+	c.pick = func(uint64) uint64 { panic("broken sampling") }
+	c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
+	c.pick = func(uint64) uint64 { return 1 }
+	c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
+	n := c.Counts()
+	bad, _ := n.Count(KindNotComparable)
+	good, _ := n.Count(KindMatch)
+	if bad != 1 || good != 2 || n.Eligible != 3 || n.Panics != 2 {
+		t.Errorf("%d not comparable, %d matches, %d eligible, %d panics; want 1, 2, 3, 2", bad, good, n.Eligible, n.Panics)
+	}
+	if r := c.Report(); r.Verdict != VerdictNotOK {
+		t.Errorf("verdict %s after panics", r.Verdict)
+	}
+}
+
+type badSink struct {
+	panics bool
+	calls  int
+}
+
+func (s *badSink) Write([]byte) (int, error) {
+	s.calls++
+	if s.panics {
+		panic("broken sink")
+	}
+	return 0, errors.New("disk full")
+}
+
+func (s *badSink) Close() error { return nil }
+
+func TestBadSinkIsCountedAndLoggedOnce(t *testing.T) {
+	for _, panics := range []bool{false, true} {
+		var log buffer
+		sink := &badSink{panics: panics}
+		c := start(t, Config{Events: sink, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for range 5 {
+			c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused))
+		}
+		if err := c.Close(); err == nil || !strings.Contains(err.Error(), "pod p") {
+			t.Errorf("panics %v: Close says %v", panics, err)
+		}
+		n := c.Counts()
+		if n.EventsFailed != 6 || sink.calls != 6 || n.Eligible != 5 { // five events, the last counts
+			t.Errorf("panics %v: %d failed, %d calls, %d eligible", panics, n.EventsFailed, sink.calls, n.Eligible)
+		}
+		if got := strings.Count(log.String(), "could not be written"); got != 1 {
+			t.Errorf("panics %v: logged %d times", panics, got)
+		}
+	}
+}
+
+// stuckSink takes nothing until it is closed.
+type stuckSink struct {
+	entered, freed chan struct{}
+	once           sync.Once
+}
+
+func (s *stuckSink) Write([]byte) (int, error) {
+	s.once.Do(func() { close(s.entered) })
+	<-s.freed
+	return 0, io.ErrClosedPipe
+}
+
+func (s *stuckSink) Close() error {
+	select {
+	case <-s.freed:
+	default:
+		close(s.freed)
+	}
+	return nil
+}
+
+func TestFullQueueDropsEventsNotCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &stuckSink{entered: make(chan struct{}), freed: make(chan struct{})}
+		c := start(t, Config{Events: sink, QueueLen: 4, CloseTimeout: time.Second})
+		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused))
+		<-sink.entered // the writer holds the first
+		for range 99 {
+			c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused))
+		}
+		n := c.Counts()
+		if got, units := n.Count(KindUnexplained); got != 100 || units != 300 || n.Eligible != 100 {
+			t.Errorf("%d counted (%d units), %d eligible", got, units, n.Eligible)
+		}
+		if n.EventsDropped != 95 {
+			t.Errorf("%d dropped, want 95: one being written, four queued", n.EventsDropped)
+		}
+		if err := c.Close(); err == nil || !strings.Contains(err.Error(), "last counts are missing") {
+			t.Errorf("Close of a stuck sink says %v", err)
+		}
+		synctest.Wait()
+	})
+}
+
+func TestSamplesAreDrawnOverTheWholePeriod(t *testing.T) {
+	c := start(t, Config{SamplesPerKind: 10})
+	const n = 10_000
+	for range n {
+		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused))
+	}
+	r := c.Report()
+	late := 0
+	for _, e := range r.Samples {
+		if e.Seq > n/2 {
+			late++
+		}
+	}
+	// All ten from one half: about two in a thousand by chance for each side;
+	// none beyond the first hundred: impossible in practice.
+	if len(r.Samples) != 10 || late == 0 {
+		t.Errorf("%d samples, %d of the later half", len(r.Samples), late)
+	}
+}
+
+func TestTimesAreNotRoundedAway(t *testing.T) {
+	c := start(t, Config{})
+	o := seen(holdover.StageShadow, holdover.OpReserve, granted, granted)
+	o.Redis.Latency, o.MySQL.Latency = 400*time.Nanosecond, 150*time.Nanosecond
+	c.Observe(o)
+	o.MySQL.Probe = true
+	o.MySQL.Latency = 3 * time.Millisecond
+	c.Observe(o)
+	o.MySQL.Latency = 0
+	c.Observe(o)
+	r := c.Report()
+	sums(t, r)
+	if len(r.Latency) != 2 || r.Untimed != 1 {
+		t.Fatalf("%d rows, %d untimed; want votes and probes apart, and 1", len(r.Latency), r.Untimed)
+	}
+	vote, probe := r.Latency[0], r.Latency[1]
+	if vote.Probe || !probe.Probe || vote.Pairs != 1 || probe.Pairs != 1 {
+		t.Errorf("vote %+v\nprobe %+v", vote, probe)
+	}
+	if vote.Redis.P50 != 0.4 || vote.Delta.P50 != -0.25 || vote.Delta.Max != -0.25 || probe.Delta.P999 != 2999.6 {
+		t.Errorf("redis %v, delta %v, probe's delta %v", vote.Redis.P50, vote.Delta.P50, probe.Delta.P999)
+	}
+}
+
+// Each MySQL answer is slower than its own Redis answer by 1 ms, or faster by
+// 1 ms in one of a hundred: what the difference of two medians can't show.
+func TestDeltaIsOfPairs(t *testing.T) {
+	c := start(t, Config{})
+	o := seen(holdover.StageJoint, holdover.OpReserve, granted, granted)
+	for i := range 10_000 {
+		o.Redis.Latency = time.Duration(2+i%7) * time.Millisecond
+		o.MySQL.Latency = o.Redis.Latency + time.Millisecond
+		if i%100 == 0 {
+			o.MySQL.Latency = o.Redis.Latency - time.Millisecond
+		}
+		c.Observe(o)
+	}
+	d := c.Report().Latency[0].Delta
+	if d.Min != -1000 || d.Max != 1000 || d.P50 < 980 || d.P50 > 1020 || d.P999 < 980 {
+		t.Errorf("delta %+v", d)
+	}
+}
+
+func TestObserveIsSafeForConcurrentUse(t *testing.T) {
+	sink := &buffer{}
+	c := start(t, Config{Events: sink, SnapshotEvery: time.Millisecond, QueueLen: 64})
+	const workers = 8
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range 20 {
+				plant(c)
+				_ = c.Counts()
+			}
+			_ = c.Report()
+		})
+	}
+	wg.Wait()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := c.Report()
+	sums(t, r)
+	if want := uint64(workers * 20 * len(pairs)); r.Eligible != want {
+		t.Errorf("%d eligible, want %d", r.Eligible, want)
+	}
+	back, err := ReadEvents(Source{"events", strings.NewReader(sink.String())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, back, r)
+}
+
+func TestObservationMayBeReused(t *testing.T) {
+	c := start(t, Config{})
+	o := left(seen(holdover.StageShadow, holdover.OpReserve, granted, refused, holdover.EvidencePoolShort), []int64{5}, []int64{0})
+	c.Observe(o)
+	o.Lines[0].Item, o.Evidence[0], o.Redis.Remaining[0] = 99, 0, 99
+	e := c.Report().Samples[0]
+	if e.Lines[0].Item != 1 || e.Evidence[0] != "pool-short" || e.Redis.Remaining[0] != 5 {
+		t.Errorf("the sample changed with the caller's slices: %+v", e)
+	}
+}
+
+func TestCloseTwiceAndObserveAfter(t *testing.T) {
+	sink := &buffer{}
+	c := start(t, Config{Events: sink})
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused))
+	n := c.Counts()
+	if !sink.closed || n.Eligible != 1 || n.EventsDropped != 1 {
+		t.Errorf("closed %v, %d eligible, %d dropped", sink.closed, n.Eligible, n.EventsDropped)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"no pod":         {},
+		"two sinks":      {Pod: "p", Path: "x", Events: &buffer{}},
+		"negative queue": {Pod: "p", QueueLen: -1},
+		"coverage":       {Pod: "p", MinCoverage: 1.5},
+		"accuracy":       {Pod: "p", SketchAccuracy: 0.5},
+		"share":          {Pod: "p", Budget: Budget{Share: 2}},
+		"not a kind":     {Pod: "p", ExplainBudget: map[Kind]Budget{KindUnexplained: {Floor: 1}}},
+		"snapshots":      {Pod: "p", SnapshotEvery: -1},
+	} {
+		if _, err := New(cfg); !errors.Is(err, holdover.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRotatedFilesAreOneReport(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, Config{Path: filepath.Join(dir, "events.jsonl"), MaxSizeMB: 1, QueueLen: 1 << 16})
+	o := seen(holdover.StageShadow, holdover.OpReserve, granted, refused)
+	o.Redis.Err = strings.Repeat("x", 250)
+	for range 3000 { // more than 1 MB of events
+		c.Observe(o)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "events*"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("files %q, %v: want a rotated one", files, err)
+	}
+	back, err := ReadFiles(files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, back, c.Report())
+}
+
+func BenchmarkObserve(b *testing.B) {
+	for name, o := range map[string]holdover.Observation{
+		"match":          seen(holdover.StageShadow, holdover.OpReserve, granted, granted),
+		"not-comparable": seen(holdover.StageShadow, holdover.OpReserve, granted, holdover.OutcomeError),
+		"divergence":     seen(holdover.StageShadow, holdover.OpReserve, granted, refused, holdover.EvidencePoolShort),
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := start(b, Config{})
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					c.Observe(o)
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkReport(b *testing.B) {
+	c := start(b, Config{})
+	for range 1000 {
+		plant(c)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = c.Report()
+	}
+}

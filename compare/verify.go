@@ -1,0 +1,356 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"holdover"
+)
+
+// RedisState is what Verify reads of the pod's Redis.
+type RedisState interface {
+	// LiveHolds pages over held and claiming holds: cursor 0 starts, a
+	// returned 0 ends. A hold may come twice.
+	LiveHolds(ctx context.Context, cursor uint64, count int) ([]holdover.Hold, uint64, error)
+	// Counters reads stock counters; ErrNotLoaded when one is missing.
+	Counters(ctx context.Context, shop int64, items []int64) ([]int64, error)
+	// Lookup returns what is known, end records included; StateNone for an
+	// unknown token.
+	Lookup(ctx context.Context, token holdover.Token) (holdover.Hold, error)
+}
+
+// MySQLState is what Verify reads of the pod's MySQL.
+type MySQLState interface {
+	// LiveHolds pages over held holds in the order of their tokens, beginning
+	// after the given one; an empty page ends.
+	LiveHolds(ctx context.Context, after holdover.Token, limit int) ([]holdover.Hold, error)
+	// Stocks pages over the stock rows in the order of shop, item and group,
+	// beginning after those of the given one; an empty page ends.
+	Stocks(ctx context.Context, after holdover.Stock, limit int) ([]holdover.Stock, error)
+	// Lookup is as RedisState's.
+	Lookup(ctx context.Context, token holdover.Token) (holdover.Hold, error)
+}
+
+// VerifyConfig says how to verify. Zero fields mean the default.
+type VerifyConfig struct {
+	// Pod is required; it names the pod in the result.
+	Pod string
+	// Recheck is the time between two looks at the same difference. It must be
+	// longer than the longest call and its give-back; 15 s.
+	Recheck time.Duration
+	// Rounds is how often a difference is looked at; 3, at least 2.
+	Rounds int
+	// Tries is how often an item that moved while it was read is read again
+	// within one round; 5.
+	Tries int
+	// PageSize is how many holds, rows or counters one call reads; 500.
+	PageSize int
+	// CallTimeout is the deadline of each call of a store; 5 s.
+	CallTimeout time.Duration
+	// MaxRechecks is how many holds, items and rows each are looked at again;
+	// 10,000. More than that are counted as unsettled.
+	MaxRechecks int
+	// MaxDifferences is how many differences, and how many unsettled ones, the
+	// result lists; 100. Counts are exact.
+	MaxDifferences int
+	// DualSince is when dual writing began, by Redis's clock. A hold that only
+	// Redis has and that is older is named as such. Zero: not known.
+	DualSince time.Time
+}
+
+func (c VerifyConfig) withDefaults() (VerifyConfig, error) {
+	setDefault(&c.Recheck, 15*time.Second)
+	setDefault(&c.Rounds, 3)
+	setDefault(&c.Tries, 5)
+	setDefault(&c.PageSize, 500)
+	setDefault(&c.CallTimeout, 5*time.Second)
+	setDefault(&c.MaxRechecks, 10_000)
+	setDefault(&c.MaxDifferences, 100)
+	bad := func(field string, value any, problem string) error {
+		return &holdover.InvalidError{Field: "verify " + field, Value: fmt.Sprint(value), Problem: problem}
+	}
+	switch {
+	case c.Pod == "":
+		return c, bad("pod", "", "is missing")
+	case c.Rounds < 2:
+		return c, bad("rounds", c.Rounds, "is less than 2: one look can't tell lag from a difference")
+	case c.Recheck < 0:
+		return c, bad("recheck", c.Recheck, "is negative")
+	case c.CallTimeout < 0:
+		return c, bad("call_timeout", c.CallTimeout, "is negative")
+	case min(c.Tries, c.PageSize, c.MaxRechecks, c.MaxDifferences) < 0:
+		return c, bad("tries, page_size, max_rechecks or max_differences", min(c.Tries, c.PageSize, c.MaxRechecks, c.MaxDifferences), "is negative")
+	}
+	return c, nil
+}
+
+// DifferenceKind is what a verification found.
+type DifferenceKind string
+
+// The kinds of differences.
+const (
+	DiffOnlyInRedis      DifferenceKind = "only-in-redis"     // live in Redis, not live in MySQL
+	DiffPreDual          DifferenceKind = "pre-dual"          // the same, and older than dual writing
+	DiffOnlyInMySQL      DifferenceKind = "only-in-mysql"     // live in MySQL, not live in Redis
+	DiffNotFirm          DifferenceKind = "not-firm"          // in both, but a give-back may still undo it in MySQL
+	DiffLines            DifferenceKind = "lines-differ"      // in both, for other lines or another shop
+	DiffEndedDifferently DifferenceKind = "ended-differently" // claimed in one, given back in the other
+	DiffCounter          DifferenceKind = "counter"           // the counter is not ledger less live holds
+	DiffCounterMissing   DifferenceKind = "counter-missing"   // the item is in the ledger and has no counter
+	DiffLedgerMissing    DifferenceKind = "ledger-missing"    // Redis holds units of an item that has no ledger row
+	DiffConservation     DifferenceKind = "conservation"      // MySQL: available >= issued = pooled + held is broken
+)
+
+// Difference is one finding: of a token, or of an item (with its group where
+// it is about one location).
+type Difference struct {
+	Kind  DifferenceKind `json:"kind"`
+	Token string         `json:"token,omitempty"`
+	Shop  int64          `json:"shop_id,omitempty"`
+	Item  int64          `json:"item_id,omitempty"`
+	Group int64          `json:"group_id,omitempty"`
+	Redis string         `json:"redis,omitempty"`
+	MySQL string         `json:"mysql,omitempty"`
+	Text  string         `json:"text"`
+	// Units concerned; for a counter how much it is above (or, negative,
+	// below) what it should be.
+	Units int64 `json:"units"`
+}
+
+func (d Difference) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: ", d.Kind)
+	switch {
+	case d.Token != "":
+		fmt.Fprintf(&b, "hold %s of shop %d", d.Token, d.Shop)
+	case d.Group != 0:
+		fmt.Fprintf(&b, "shop %d, item %d at group %d", d.Shop, d.Item, d.Group)
+	default:
+		fmt.Fprintf(&b, "shop %d, item %d", d.Shop, d.Item)
+	}
+	fmt.Fprintf(&b, ": %s (%d units)", d.Text, d.Units)
+	return b.String()
+}
+
+// Verification is the result of one pass over both stores.
+type Verification struct {
+	Pod     string        `json:"pod"`
+	Started time.Time     `json:"started"`
+	Took    time.Duration `json:"took_ns"`
+	Rounds  int           `json:"rounds"` // looks that were taken
+
+	HoldsRedis int `json:"holds_redis"` // live at the first look
+	HoldsMySQL int `json:"holds_mysql"`
+	Items      int `json:"items"`
+	Rows       int `json:"rows"` // stock rows: items by location
+
+	// Differences lists the first MaxDifferences; Count has them all.
+	Differences []Difference `json:"differences,omitempty"`
+	Count       uint64       `json:"difference_count"`
+	// PreDual is how many of them are only holds older than dual writing.
+	PreDual uint64 `json:"pre_dual"`
+	// Unsettled lists what differed and never stood still: neither clean nor a
+	// difference. UnsettledCount has them all.
+	Unsettled      []Difference `json:"unsettled,omitempty"`
+	UnsettledCount uint64       `json:"unsettled_count"`
+	// ForeignWrites sums up the counters that differ: oversell when the counter
+	// promises more than there is.
+	ForeignWrites []Tally `json:"foreign_writes,omitempty"`
+
+	// Clean: something was verified, nothing differs, and nothing is unsettled.
+	Clean bool `json:"clean"`
+}
+
+// Summary is one line.
+func (v Verification) Summary() string {
+	if v.Items == 0 {
+		return "nothing to verify: MySQL has no stock rows"
+	}
+	word := "clean"
+	if !v.Clean {
+		word = fmt.Sprintf("not clean: %d differences (%d of them holds older than dual writing), %d unsettled", v.Count, v.PreDual, v.UnsettledCount)
+	}
+	return fmt.Sprintf("%s; %d holds in redis, %d in mysql, %d items, %d looks in %s",
+		word, v.HoldsRedis, v.HoldsMySQL, v.Items, v.Rounds, v.Took.Round(time.Millisecond))
+}
+
+// Verify compares the state of both stores while buyers go on. See the
+// package's documentation for what counts as a difference. An error means
+// that nothing was verified.
+func Verify(ctx context.Context, redis RedisState, mysql MySQLState, cfg VerifyConfig) (Verification, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return Verification{}, err
+	}
+	v := &verifier{
+		cfg: cfg, redis: redis, mysql: mysql, holds: map[holdover.Token]*holdLooks{}, items: map[itemKey]*itemLooks{},
+		rows: map[rowKey]*rowLooks{}, out: Verification{Pod: cfg.Pod, Started: time.Now()},
+	}
+	for round := range cfg.Rounds {
+		if round > 0 {
+			if v.settled() {
+				break
+			}
+			if err := wait(ctx, cfg.Recheck); err != nil {
+				return Verification{}, fmt.Errorf("verify pod %s: %w", cfg.Pod, err)
+			}
+		}
+		if err := v.look(ctx, round == 0); err != nil {
+			return Verification{}, fmt.Errorf("verify pod %s: %w", cfg.Pod, err)
+		}
+		v.out.Rounds++
+	}
+	v.conclude()
+	v.out.Took = time.Since(v.out.Started)
+	v.out.Started = plain(v.out.Started)
+	return v.out, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+type verifier struct {
+	cfg   VerifyConfig
+	redis RedisState
+	mysql MySQLState
+	holds map[holdover.Token]*holdLooks // still in question
+	items map[itemKey]*itemLooks
+	rows  map[rowKey]*rowLooks
+	out   Verification
+}
+
+// call gives f a deadline and its error a name.
+func (v *verifier) call(ctx context.Context, what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, v.cfg.CallTimeout)
+	defer cancel()
+	if err := f(ctx); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// look takes one look at everything that is still in question; the first at
+// everything there is.
+func (v *verifier) look(ctx context.Context, first bool) error {
+	if first {
+		redis, err := v.redisHolds(ctx)
+		if err != nil {
+			return err
+		}
+		mysql, err := v.mysqlHolds(ctx)
+		if err != nil {
+			return err
+		}
+		v.out.HoldsRedis, v.out.HoldsMySQL = len(redis), len(mysql)
+		v.suspect(redis, mysql)
+	}
+	if err := v.lookHolds(ctx); err != nil {
+		return err
+	}
+	return v.lookStock(ctx, first)
+}
+
+// settled reports whether another look can't change anything: an item needs
+// all rounds, a hold two looks that say the same.
+func (v *verifier) settled() bool {
+	for _, h := range v.holds {
+		if !h.stable {
+			return false
+		}
+	}
+	for _, r := range v.rows {
+		if !r.stable {
+			return false
+		}
+	}
+	return len(v.items) == 0
+}
+
+// conclude sorts what is left into differences and unsettled.
+func (v *verifier) conclude() {
+	var found, moving []Difference
+	for _, h := range v.holds {
+		if h.stable {
+			found = append(found, h.difference)
+		} else {
+			moving = append(moving, h.difference)
+		}
+	}
+	for _, i := range v.items {
+		if d, differs := i.verdict(); differs {
+			found = append(found, d)
+			if d.Kind == DiffCounter {
+				v.out.ForeignWrites = addTallies(v.out.ForeignWrites, []Tally{foreignWrite(d)})
+			}
+		} else {
+			moving = append(moving, d)
+		}
+	}
+	for _, r := range v.rows {
+		if r.stable {
+			found = append(found, r.difference)
+		} else {
+			moving = append(moving, r.difference)
+		}
+	}
+	for _, d := range found {
+		if d.Kind == DiffPreDual {
+			v.out.PreDual++
+		}
+	}
+	v.out.Count += uint64(len(found))
+	v.out.UnsettledCount += uint64(len(moving))
+	v.out.Differences = firstOf(found, v.cfg.MaxDifferences)
+	v.out.Unsettled = firstOf(moving, v.cfg.MaxDifferences)
+	v.out.Clean = v.out.Items > 0 && v.out.Count == 0 && v.out.UnsettledCount == 0
+}
+
+func foreignWrite(d Difference) Tally {
+	if d.Units < 0 {
+		return Tally{Kind: KindForeignWrite, Direction: DirectionUndersell, Count: 1, Units: -d.Units}
+	}
+	return Tally{Kind: KindForeignWrite, Direction: DirectionOversell, Count: 1, Units: d.Units}
+}
+
+// firstOf sorts, so that two reports of one state are the same.
+func firstOf(ds []Difference, n int) []Difference {
+	slices.SortFunc(ds, compareDifferences)
+	return slices.Clip(ds[:min(n, len(ds))])
+}
+
+func compareDifferences(a, b Difference) int {
+	for _, c := range []int{
+		strings.Compare(string(a.Kind), string(b.Kind)), compareInts(a.Shop, b.Shop), compareInts(a.Item, b.Item),
+		compareInts(a.Group, b.Group), strings.Compare(a.Token, b.Token),
+	} {
+		if c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+func compareInts(a, b int64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	default:
+		return 0
+	}
+}
+
+var errStuck = errors.New("the listing does not move on: the store answers with the same page again")

@@ -1,0 +1,554 @@
+package compare
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdover"
+)
+
+// world is both stores as tables in memory, with the two read interfaces.
+type world struct {
+	mu      sync.Mutex
+	redis   map[holdover.Token]holdover.Hold
+	mysql   map[holdover.Token]holdover.Hold
+	counter map[itemKey]int64
+	stock   map[rowKey]holdover.Stock
+	calls   int
+	read    func(what string) // called before each read, without the lock
+	fail    error             // what every read of redis answers
+	hang    bool              // reads of mysql wait for their context
+	stuck   bool              // listings answer with the same page
+}
+
+type redisTable struct{ *world }
+
+type mysqlTable struct{ *world }
+
+// newWorld has two items at two locations, 100 units each.
+func newWorld() *world {
+	w := &world{
+		redis: map[holdover.Token]holdover.Hold{}, mysql: map[holdover.Token]holdover.Hold{},
+		counter: map[itemKey]int64{}, stock: map[rowKey]holdover.Stock{},
+	}
+	for item := int64(1); item <= 2; item++ {
+		w.counter[itemKey{1, item}] = 200
+		for group := int64(1); group <= 2; group++ {
+			w.stock[rowKey{1, item, group}] = holdover.Stock{Shop: 1, Item: item, Group: group, Available: 100, Issued: 20, Pooled: 20}
+		}
+	}
+	return w
+}
+
+func (w *world) enter(what string) {
+	if w.read != nil {
+		w.read(what)
+	}
+	w.mu.Lock()
+	w.calls++
+}
+
+// reserve takes q units of an item in both stores.
+func (w *world) reserve(item, q int64) holdover.Token {
+	h := holdover.Hold{
+		Token: holdover.NewToken(), Shop: 1, State: holdover.StateHeld, Firm: true, GrantedAt: time.Now(),
+		Lines: []holdover.Line{{Item: item, Group: 1, Quantity: q}},
+	}
+	w.takeRedis(h)
+	w.takeMySQL(h)
+	return h.Token
+}
+
+func (w *world) takeRedis(h holdover.Hold) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.redis[h.Token] = h
+	for _, l := range h.Lines {
+		w.counter[itemKey{h.Shop, l.Item}] -= l.Quantity
+	}
+}
+
+func (w *world) takeMySQL(h holdover.Hold) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mysql[h.Token] = h
+	for _, l := range h.Lines {
+		k := rowKey{h.Shop, l.Item, l.Group}
+		s := w.stock[k]
+		s.Issued, s.Held = s.Issued+l.Quantity, s.Held+l.Quantity
+		w.stock[k] = s
+	}
+}
+
+// end changes a hold's state in both stores, with what that does to the stock.
+func (w *world) end(token holdover.Token, how holdover.State) {
+	w.endRedis(token, how)
+	w.endMySQL(token, how)
+}
+
+func (w *world) endRedis(token holdover.Token, how holdover.State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.redis[token]
+	if how != holdover.StateClaimed && how != holdover.StateClaiming {
+		for _, l := range h.Lines {
+			w.counter[itemKey{h.Shop, l.Item}] += l.Quantity
+		}
+	}
+	h.State = how
+	w.redis[token] = h
+}
+
+func (w *world) endMySQL(token holdover.Token, how holdover.State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.mysql[token]
+	for _, l := range h.Lines {
+		k := rowKey{h.Shop, l.Item, l.Group}
+		s := w.stock[k]
+		s.Issued, s.Held = s.Issued-l.Quantity, s.Held-l.Quantity
+		if how == holdover.StateClaimed {
+			s.Available -= l.Quantity
+		}
+		w.stock[k] = s
+	}
+	h.State = how
+	w.mysql[token] = h
+}
+
+func (w *world) foreignWrite(item, units int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counter[itemKey{1, item}] += units
+}
+
+func (w *world) changeStock(k rowKey, change func(*holdover.Stock)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.stock[k]
+	change(&s)
+	w.stock[k] = s
+}
+
+func byToken(a, b holdover.Hold) int { return strings.Compare(a.Token.String(), b.Token.String()) }
+
+func (w *world) live(of map[holdover.Token]holdover.Hold) (holds []holdover.Hold) {
+	for _, h := range slices.SortedFunc(maps.Values(of), byToken) {
+		if h.State.Live() {
+			holds = append(holds, h)
+		}
+	}
+	return holds
+}
+
+func (r redisTable) LiveHolds(_ context.Context, cursor uint64, count int) ([]holdover.Hold, uint64, error) {
+	r.enter("redis holds")
+	defer r.mu.Unlock()
+	if r.fail != nil {
+		return nil, 0, r.fail
+	}
+	if r.stuck {
+		return nil, 7, nil
+	}
+	holds := r.world.live(r.redis)
+	page := holds[min(int(cursor), len(holds)):]
+	if len(page) <= count {
+		return page, 0, nil
+	}
+	return page[:count], cursor + uint64(count), nil
+}
+
+func (r redisTable) Counters(_ context.Context, shop int64, items []int64) ([]int64, error) {
+	r.enter("counters")
+	defer r.mu.Unlock()
+	var values []int64
+	for _, item := range items {
+		n, ok := r.counter[itemKey{shop, item}]
+		if !ok {
+			return nil, fmt.Errorf("item %d: %w", item, holdover.ErrNotLoaded)
+		}
+		values = append(values, n)
+	}
+	return values, nil
+}
+
+func (r redisTable) Lookup(_ context.Context, token holdover.Token) (holdover.Hold, error) {
+	r.enter("redis lookup")
+	defer r.mu.Unlock()
+	return r.redis[token], nil
+}
+
+func (m mysqlTable) LiveHolds(ctx context.Context, after holdover.Token, limit int) ([]holdover.Hold, error) {
+	m.enter("mysql holds")
+	defer m.mu.Unlock()
+	if m.hang {
+		<-ctx.Done()
+		return nil, &holdover.StoreError{Store: holdover.StoreMySQL, Pod: "p", Op: "list holds", Err: ctx.Err()}
+	}
+	holds := slices.DeleteFunc(m.world.live(m.mysql), func(h holdover.Hold) bool {
+		return !m.stuck && byToken(h, holdover.Hold{Token: after}) <= 0
+	})
+	return holds[:min(limit, len(holds))], nil
+}
+
+func (m mysqlTable) Stocks(_ context.Context, after holdover.Stock, limit int) ([]holdover.Stock, error) {
+	m.enter("stocks")
+	defer m.mu.Unlock()
+	compare := func(a, b holdover.Stock) int {
+		return cmp.Or(cmp.Compare(a.Shop, b.Shop), cmp.Compare(a.Item, b.Item), cmp.Compare(a.Group, b.Group))
+	}
+	rows := slices.SortedFunc(maps.Values(m.stock), compare)
+	rows = slices.DeleteFunc(rows, func(s holdover.Stock) bool { return compare(s, after) <= 0 })
+	return rows[:min(limit, len(rows))], nil
+}
+
+func (m mysqlTable) Lookup(_ context.Context, token holdover.Token) (holdover.Hold, error) {
+	m.enter("mysql lookup")
+	defer m.mu.Unlock()
+	h, ok := m.mysql[token]
+	if !ok {
+		return h, holdover.ErrUnknownHold // both ways of saying so are understood
+	}
+	return h, nil
+}
+
+// verify runs in a bubble, whose clock passes Recheck at once.
+func verify(t *testing.T, w *world, cfg VerifyConfig) (v Verification) {
+	t.Helper()
+	cfg.Pod = "p"
+	setDefault(&cfg.PageSize, 3)
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		if v, err = Verify(t.Context(), redisTable{w}, mysqlTable{w}, cfg); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if v.Clean != (v.Items > 0 && v.Count == 0 && v.UnsettledCount == 0) || int(v.Count) < len(v.Differences) {
+		t.Errorf("inconsistent: %+v", v)
+	}
+	return v
+}
+
+func TestVerifyAgreement(t *testing.T) {
+	w := newWorld()
+	for i := range 10 {
+		w.reserve(1+int64(i%2), 2)
+	}
+	w.end(w.reserve(1, 3), holdover.StateReleased)
+	w.end(w.reserve(1, 3), holdover.StateClaimed)
+	claiming := w.reserve(2, 4)
+	w.endRedis(claiming, holdover.StateClaiming) // marked, the ledger not written
+	applied := w.reserve(2, 5)
+	w.endRedis(applied, holdover.StateClaiming) // marked, the ledger written, the mark not cleared
+	w.endMySQL(applied, holdover.StateClaimed)
+	v := verify(t, w, VerifyConfig{})
+	if !v.Clean || v.HoldsRedis != 12 || v.HoldsMySQL != 11 || v.Items != 2 || v.Rows != 4 || v.Rounds != 1 {
+		t.Errorf("%s: %+v", v.Summary(), v)
+	}
+}
+
+func TestVerifyFindsPlantedDifferences(t *testing.T) {
+	hold := func(q int64) holdover.Hold {
+		return holdover.Hold{
+			Token: holdover.NewToken(), Shop: 1, State: holdover.StateHeld, Firm: true, GrantedAt: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+			Lines: []holdover.Line{{Item: 1, Group: 1, Quantity: q}},
+		}
+	}
+	for name, tc := range map[string]struct {
+		plant func(*world)
+		cfg   VerifyConfig
+		want  DifferenceKind
+		units int64
+	}{
+		"missing in mysql": {func(w *world) { w.takeRedis(hold(3)) }, VerifyConfig{}, DiffOnlyInRedis, 3},
+		"older than dual writing": {func(w *world) { w.takeRedis(hold(3)) },
+			VerifyConfig{DualSince: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)}, DiffPreDual, 3},
+		"younger than dual writing": {func(w *world) { w.takeRedis(hold(3)) },
+			VerifyConfig{DualSince: time.Date(2025, 1, 2, 0, 0, 0, 0, time.UTC)}, DiffOnlyInRedis, 3},
+		"extra in mysql":      {func(w *world) { w.takeMySQL(hold(4)) }, VerifyConfig{}, DiffOnlyInMySQL, 4},
+		"ended in mysql only": {func(w *world) { w.endMySQL(w.reserve(1, 2), holdover.StateReleased) }, VerifyConfig{}, DiffOnlyInRedis, 2},
+		"ended in redis only": {func(w *world) { w.endRedis(w.reserve(1, 2), holdover.StateReleased) }, VerifyConfig{}, DiffOnlyInMySQL, 2},
+		"tentative": {func(w *world) {
+			h := hold(1)
+			w.takeRedis(h)
+			h.Firm = false
+			w.takeMySQL(h)
+		}, VerifyConfig{}, DiffNotFirm, 1},
+		"other lines": {func(w *world) {
+			h := hold(1)
+			w.takeRedis(h)
+			h.Lines = []holdover.Line{{Item: 1, Group: 2, Quantity: 1}}
+			w.takeMySQL(h)
+		}, VerifyConfig{}, DiffLines, 1},
+		"foreign write down": {func(w *world) { w.foreignWrite(2, -7) }, VerifyConfig{}, DiffCounter, -7},
+		"foreign write up":   {func(w *world) { w.foreignWrite(2, 7) }, VerifyConfig{}, DiffCounter, 7},
+		"counter not loaded": {func(w *world) { delete(w.counter, itemKey{1, 2}) }, VerifyConfig{}, DiffCounterMissing, 200},
+		"issued too much":    {func(w *world) { w.changeStock(rowKey{1, 2, 1}, func(s *holdover.Stock) { s.Issued += 2 }) }, VerifyConfig{}, DiffConservation, 2},
+		"issued over available": {func(w *world) {
+			w.changeStock(rowKey{1, 2, 1}, func(s *holdover.Stock) { s.Issued, s.Pooled = 109, 109 })
+		}, VerifyConfig{}, DiffConservation, 9},
+		"no ledger row": {func(w *world) {
+			for g := int64(1); g <= 2; g++ {
+				delete(w.stock, rowKey{1, 2, g})
+			}
+			h := hold(6)
+			h.Lines[0].Item = 2
+			w.takeRedis(h)
+			w.mysql[h.Token] = h
+		}, VerifyConfig{}, DiffLedgerMissing, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.reserve(1, 5)
+			tc.plant(w)
+			v := verify(t, w, tc.cfg)
+			if v.Clean || v.Count != 1 || v.UnsettledCount != 0 || len(v.Differences) != 1 {
+				t.Fatalf("%s\n%v\nunsettled %v", v.Summary(), v.Differences, v.Unsettled)
+			}
+			d := v.Differences[0]
+			if d.Kind != tc.want || d.Units != tc.units || d.Text == "" {
+				t.Errorf("got %+v, want %s of %d units", d, tc.want, tc.units)
+			}
+			if (v.PreDual == 1) != (tc.want == DiffPreDual) {
+				t.Errorf("%d pre-dual", v.PreDual)
+			}
+			if tc.want == DiffCounter {
+				want := Tally{KindForeignWrite, DirectionOversell, 1, 7}
+				if tc.units < 0 {
+					want.Direction = DirectionUndersell
+				}
+				if len(v.ForeignWrites) != 1 || v.ForeignWrites[0] != want {
+					t.Errorf("foreign writes %v, want %v", v.ForeignWrites, want)
+				}
+			}
+			if v.Took < 15*time.Second {
+				t.Errorf("concluded after %s, within the re-check window", v.Took)
+			}
+		})
+	}
+}
+
+func TestVerifyNoStockIsNotClean(t *testing.T) {
+	w := newWorld()
+	clear(w.stock)
+	if v := verify(t, w, VerifyConfig{}); v.Clean || !strings.Contains(v.Summary(), "nothing to verify") {
+		t.Errorf("%s", v.Summary())
+	}
+}
+
+// What differs only because the mirror is behind, or the reads were not at
+// one moment, drops out.
+func TestVerifyLagSettles(t *testing.T) {
+	w := newWorld()
+	late := holdover.Hold{Token: holdover.NewToken(), Shop: 1, State: holdover.StateHeld, Firm: true, Lines: []holdover.Line{{Item: 1, Group: 1, Quantity: 1}}}
+	w.takeRedis(late)
+	ends := w.reserve(2, 2)
+	w.endRedis(ends, holdover.StateReleased)
+	w.foreignWrite(2, 1) // and a correction that is under way
+	var v Verification
+	synctest.Test(t, func(t *testing.T) {
+		go func() {
+			time.Sleep(10 * time.Second) // the bubble's clock: within the window
+			w.takeMySQL(late)
+			w.endMySQL(ends, holdover.StateReleased)
+			w.foreignWrite(2, -1)
+		}()
+		var err error
+		if v, err = Verify(t.Context(), redisTable{w}, mysqlTable{w}, VerifyConfig{Pod: "p"}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if !v.Clean || v.Rounds != 2 {
+		t.Errorf("%s\n%v %v", v.Summary(), v.Differences, v.Unsettled)
+	}
+}
+
+// An item that is sold between any two reads can't be read; it must be called
+// neither clean nor different, foreign write or not.
+func TestVerifyMotionIsUnsettled(t *testing.T) {
+	for _, foreign := range []int64{0, 5} {
+		w := newWorld()
+		w.foreignWrite(1, foreign)
+		n := int64(0)
+		w.read = func(what string) {
+			if n++; what == "redis holds" || what == "counters" {
+				w.reserve(1, 1+n%3)
+			}
+		}
+		v := verify(t, w, VerifyConfig{PageSize: 1000})
+		if v.Clean || v.UnsettledCount != 1 || len(v.Unsettled) != 1 || v.Unsettled[0].Item != 1 {
+			t.Errorf("foreign %d: %s\n%v %v", foreign, v.Summary(), v.Differences, v.Unsettled)
+		}
+		for _, d := range v.Differences {
+			t.Errorf("foreign %d: a difference in motion: %s", foreign, d)
+		}
+	}
+}
+
+// Motion that pauses now and then is enough to read an item.
+func TestVerifyReadsBetweenTheMotion(t *testing.T) {
+	for foreign, clean := range map[int64]bool{0: true, 5: false} {
+		w := newWorld()
+		w.foreignWrite(1, foreign)
+		n := 0
+		w.read = func(string) {
+			if n++; n%13 == 0 { // a try reads an item in about 7 calls
+				w.end(w.reserve(1, 1), holdover.StateClaimed)
+			}
+		}
+		v := verify(t, w, VerifyConfig{PageSize: 1000})
+		if v.Clean != clean || v.UnsettledCount != 0 {
+			t.Errorf("foreign %d: %s\n%v %v", foreign, v.Summary(), v.Differences, v.Unsettled)
+		}
+		if !clean && (v.Count != 1 || v.Differences[0].Units != foreign) {
+			t.Errorf("foreign %d: %v", foreign, v.Differences)
+		}
+	}
+}
+
+// A hold that differs in a new way at each look is in motion.
+func TestVerifyChangingHoldIsUnsettled(t *testing.T) {
+	w := newWorld()
+	h := holdover.Hold{Token: holdover.NewToken(), Shop: 1, State: holdover.StateHeld, Lines: []holdover.Line{{Item: 1, Group: 1, Quantity: 1}}}
+	w.takeRedis(h)
+	w.takeMySQL(h)
+	w.read = func(what string) {
+		if what == "mysql lookup" {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			h.Lines = []holdover.Line{{Item: 1, Group: 1, Quantity: h.Lines[0].Quantity + 1}}
+			w.mysql[h.Token] = h
+		}
+	}
+	v := verify(t, w, VerifyConfig{})
+	if v.Clean || v.Count != 0 || v.UnsettledCount != 1 || v.Rounds != 3 {
+		t.Errorf("%s\n%v %v", v.Summary(), v.Differences, v.Unsettled)
+	}
+}
+
+func TestVerifyClaimedAgainstReleased(t *testing.T) {
+	w := newWorld()
+	token := w.reserve(1, 2)
+	once := false
+	w.read = func(what string) { // live at the listing, ended differently by the look
+		if what == "redis lookup" && !once {
+			once = true
+			w.endRedis(token, holdover.StateClaimed)
+			w.endMySQL(token, holdover.StateReleased)
+		}
+	}
+	h := w.mysql[token]
+	h.Firm = false
+	w.mysql[token] = h
+	v := verify(t, w, VerifyConfig{})
+	kinds := map[DifferenceKind]int64{}
+	for _, d := range v.Differences {
+		kinds[d.Kind] = d.Units
+	}
+	// The ledger still has what Redis's counter gave away for good.
+	if len(kinds) != 2 || kinds[DiffEndedDifferently] != 2 || kinds[DiffCounter] != -2 {
+		t.Errorf("%s\n%v", v.Summary(), v.Differences)
+	}
+}
+
+func TestVerifyListsAreCappedCountsAreNot(t *testing.T) {
+	w := newWorld()
+	for range 30 {
+		w.takeRedis(holdover.Hold{Token: holdover.NewToken(), Shop: 1, State: holdover.StateHeld, Lines: []holdover.Line{{Item: 1, Group: 1, Quantity: 1}}})
+	}
+	if v := verify(t, w, VerifyConfig{MaxDifferences: 4}); v.Count != 30 || len(v.Differences) != 4 {
+		t.Errorf("%d counted, %d listed", v.Count, len(v.Differences))
+	}
+	v := verify(t, w, VerifyConfig{MaxRechecks: 20})
+	if v.Count != 20 || v.UnsettledCount != 10 || v.Clean {
+		t.Errorf("over the bound: %d differences, %d unsettled", v.Count, v.UnsettledCount)
+	}
+}
+
+func TestVerifyFailures(t *testing.T) {
+	down := &holdover.StoreError{Store: holdover.StoreRedis, Pod: "p", Op: "list holds", Err: errors.New("connection refused")}
+	for name, tc := range map[string]struct {
+		spoil func(*world)
+		cfg   VerifyConfig
+		is    error
+	}{
+		"redis down":   {func(w *world) { w.fail = down }, VerifyConfig{Pod: "p"}, holdover.ErrUnavailable},
+		"mysql hangs":  {func(w *world) { w.hang = true }, VerifyConfig{Pod: "p"}, context.DeadlineExceeded},
+		"stuck":        {func(w *world) { w.stuck = true }, VerifyConfig{Pod: "p"}, errStuck},
+		"no pod":       {func(*world) {}, VerifyConfig{}, holdover.ErrInvalid},
+		"one look":     {func(*world) {}, VerifyConfig{Pod: "p", Rounds: 1}, holdover.ErrInvalid},
+		"short window": {func(*world) {}, VerifyConfig{Pod: "p", Recheck: -1}, holdover.ErrInvalid},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			w.reserve(1, 1)
+			tc.spoil(w)
+			v, err := Verify(t.Context(), redisTable{w}, mysqlTable{w}, tc.cfg)
+			if !errors.Is(err, tc.is) || v.Clean {
+				t.Errorf("%s: %v, clean %v", name, err, v.Clean)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // given up within the window
+		w := newWorld()
+		w.foreignWrite(1, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := Verify(ctx, redisTable{w}, mysqlTable{w}, VerifyConfig{Pod: "p"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("cancelled: %v", err)
+		}
+	})
+}
+
+// Sales, claims and releases go on while it verifies, in real time and with
+// the race detector: nothing is called different.
+func TestVerifyUnderTraffic(t *testing.T) {
+	w := newWorld()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for worker := range 3 {
+		wg.Go(func() {
+			for n := worker; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				token := w.reserve(1, 1)
+				switch n % 3 {
+				case 0:
+					w.end(token, holdover.StateReleased)
+				case 1:
+					w.endRedis(token, holdover.StateClaiming)
+					w.endMySQL(token, holdover.StateClaimed)
+					w.endRedis(token, holdover.StateClaimed)
+				default:
+					w.end(token, holdover.StateExpired)
+				}
+			}
+		})
+	}
+	for range 5 {
+		v, err := Verify(t.Context(), redisTable{w}, mysqlTable{w}, VerifyConfig{Pod: "p", Recheck: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Count != 0 {
+			t.Errorf("%s\n%v", v.Summary(), v.Differences)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if v := verify(t, w, VerifyConfig{}); !v.Clean {
+		t.Errorf("after the traffic: %s\n%v %v", v.Summary(), v.Differences, v.Unsettled)
+	}
+}

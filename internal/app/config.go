@@ -1,0 +1,220 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"holdover"
+)
+
+// Config is everything that a holdover process is told. The YAML names are the
+// configuration file's; a zero field means the default in its comment.
+type Config struct {
+	// Instance names this process in fences, reports and status; the host name.
+	Instance string `yaml:"instance"`
+	// Listen is the address of the HTTP API; 127.0.0.1:8377. Nothing listens
+	// beyond loopback unless it is told to here.
+	Listen string `yaml:"listen"`
+	// OperatorToken is the bearer token of the operator routes. Better given in
+	// the environment, as HOLDOVER_OPERATOR_TOKEN. Empty: those routes are closed.
+	OperatorToken string `yaml:"operator_token"`
+	// Flags says where the desired stages come from.
+	Flags FlagsConfig `yaml:"flags"`
+	// Events is the folder of the divergence events, one file per pod and
+	// instance, rotated. Empty: none are written, and reports end with the process.
+	Events string `yaml:"events"`
+	// DefaultTTL is the time to live of a reservation that names none; 15 min.
+	DefaultTTL time.Duration `yaml:"default_ttl"`
+	// MaxTTL is the longest time to live that may be asked for; 24 h.
+	MaxTTL time.Duration `yaml:"max_ttl"`
+	// Timing bounds the calls and paces the background work.
+	Timing Timing `yaml:"timing"`
+	// Pool shapes the unit pool.
+	Pool PoolConfig `yaml:"pool"`
+	// Pods are the pods that this process serves.
+	Pods []PodConfig `yaml:"pods"`
+
+	Logger  *slog.Logger `yaml:"-"`
+	Version string       `yaml:"-"`
+}
+
+// FlagsConfig says where the desired stage comes from.
+type FlagsConfig struct {
+	// File is a flag file in flagd's JSON schema. Empty: no flags, the fence rules.
+	File string `yaml:"file"`
+	// Poll is how often it is read; 1 s.
+	Poll time.Duration `yaml:"poll"`
+}
+
+// Timing holds the deadlines and intervals. Zero means the default.
+type Timing struct {
+	Call           time.Duration `yaml:"call"`             // longest stay of one call; 2 s
+	Mirror         time.Duration `yaml:"mirror"`           // longest wait for Redis while MySQL decides; 50 ms
+	GiveBackWindow time.Duration `yaml:"give_back_window"` // how long a tentative grant can be undone; call + 1 s
+	Recheck        time.Duration `yaml:"recheck"`          // a state difference must outlive this; give_back_window + 500 ms
+	Sweep          time.Duration `yaml:"sweep"`            // between passes over expired holds; 1 s
+	ReaperGrace    time.Duration `yaml:"reaper_grace"`     // how long the other store's expired holds wait; 5 s
+	Heartbeat      time.Duration `yaml:"heartbeat"`        // between an instance's signs of life; 500 ms
+	Dwell          time.Duration `yaml:"dwell"`            // shortest stay in a stage on the way; 30 s
+	Drive          time.Duration `yaml:"drive"`            // between looks at the desired stage; 1 s
+}
+
+// PoolConfig shapes the unit pool of each pod. Zero means the default.
+type PoolConfig struct {
+	Cap         int           `yaml:"cap"`         // rows per item and location; 1,000
+	Connections int           `yaml:"connections"` // to MySQL for buyers, per pod; 32
+	LockWait    time.Duration `yaml:"lock_wait"`   // innodb_lock_wait_timeout, whole seconds; 2 s
+}
+
+// PodConfig is one pod: its shops and its two stores.
+type PodConfig struct {
+	Name string `yaml:"name"`
+	// Shops are shop ids or ranges of them: "7", "100-199".
+	Shops []string    `yaml:"shops"`
+	Redis RedisConfig `yaml:"redis"`
+	MySQL MySQLConfig `yaml:"mysql"`
+}
+
+// RedisConfig is a pod's Redis: an address, or a Sentinel's primary.
+type RedisConfig struct {
+	Addr            string   `yaml:"addr"`
+	MasterName      string   `yaml:"master_name"`
+	SentinelAddrs   []string `yaml:"sentinel_addrs"`
+	DB              int      `yaml:"db"`
+	Username        string   `yaml:"username"`
+	Password        string   `yaml:"password"`
+	Prefix          string   `yaml:"prefix"`           // before holdover's own keys
+	CounterTemplate string   `yaml:"counter_template"` // inventory:<shop>:<item>
+}
+
+// MySQLConfig is a pod's MySQL.
+type MySQLConfig struct {
+	// DSN is go-sql-driver's: user:password@tcp(host:port)/schema. holdover adds
+	// isolation, lock wait and deadlines itself.
+	DSN string `yaml:"dsn"`
+}
+
+// WithDefaults fills in what is not set.
+func (c Config) WithDefaults() Config {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	set(&c.Timing.Call, 2*time.Second)
+	set(&c.Timing.Mirror, 50*time.Millisecond)
+	set(&c.Timing.GiveBackWindow, c.Timing.Call+time.Second)
+	set(&c.Timing.Recheck, c.Timing.GiveBackWindow+500*time.Millisecond)
+	set(&c.Timing.Sweep, time.Second)
+	set(&c.Timing.ReaperGrace, 5*time.Second)
+	set(&c.Timing.Heartbeat, 500*time.Millisecond)
+	set(&c.Timing.Dwell, 30*time.Second)
+	set(&c.Timing.Drive, time.Second)
+	set(&c.Flags.Poll, time.Second)
+	set(&c.DefaultTTL, 15*time.Minute)
+	set(&c.MaxTTL, 24*time.Hour)
+	set(&c.Pool.LockWait, 2*time.Second)
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:8377"
+	}
+	if c.Pool.Connections == 0 {
+		c.Pool.Connections = 32
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate checks everything across fields, after WithDefaults, and names all
+// that is wrong at once.
+func (c Config) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Instance == "" {
+		wrong("instance: is missing: name this process")
+	}
+	if len(c.Pods) == 0 {
+		wrong("pods: none: configure at least one")
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"timing.call", c.Timing.Call}, {"timing.mirror", c.Timing.Mirror}, {"timing.give_back_window", c.Timing.GiveBackWindow},
+		{"timing.recheck", c.Timing.Recheck}, {"timing.sweep", c.Timing.Sweep}, {"timing.reaper_grace", c.Timing.ReaperGrace},
+		{"timing.heartbeat", c.Timing.Heartbeat}, {"timing.dwell", c.Timing.Dwell}, {"timing.drive", c.Timing.Drive},
+		{"flags.poll", c.Flags.Poll}, {"default_ttl", c.DefaultTTL}, {"max_ttl", c.MaxTTL}, {"pool.lock_wait", c.Pool.LockWait},
+	} {
+		if d.value < 0 {
+			wrong("%s: %s is negative", d.field, d.value)
+		}
+	}
+	if c.Timing.GiveBackWindow <= c.Timing.Call {
+		wrong("timing.give_back_window: %s must be longer than timing.call (%s): a call may give back until its end", c.Timing.GiveBackWindow, c.Timing.Call)
+	}
+	if c.Timing.Recheck <= c.Timing.GiveBackWindow {
+		wrong("timing.recheck: %s must be longer than timing.give_back_window (%s)", c.Timing.Recheck, c.Timing.GiveBackWindow)
+	}
+	if c.DefaultTTL > c.MaxTTL {
+		wrong("default_ttl: %s is longer than max_ttl (%s)", c.DefaultTTL, c.MaxTTL)
+	}
+	names, owners := map[string]bool{}, []shopRange{}
+	for i, p := range c.Pods {
+		at := fmt.Sprintf("pods[%d]", i)
+		if p.Name == "" {
+			wrong("%s.name: is missing", at)
+		} else if names[p.Name] {
+			wrong("%s.name: %s is configured twice", at, p.Name)
+		}
+		names[p.Name] = true
+		if p.Redis.Addr == "" && p.Redis.MasterName == "" {
+			wrong("%s.redis.addr: is missing: give host:port, or master_name and sentinel_addrs", at)
+		}
+		if p.MySQL.DSN == "" {
+			wrong("%s.mysql.dsn: is missing: user:password@tcp(host:port)/schema", at)
+		}
+		ranges, err := parseShops(p.Shops)
+		if err != nil {
+			wrong("%s.shops: %w", at, err)
+		}
+		for _, r := range ranges {
+			for _, o := range owners {
+				if r.from <= o.to && o.from <= r.to {
+					wrong("%s.shops: %d-%d is served by two pods or listed twice", at, max(r.from, o.from), min(r.to, o.to))
+				}
+			}
+		}
+		owners = append(owners, ranges...)
+	}
+	return errors.Join(errs...)
+}
+
+// Limits are the bounds of a reservation.
+func (c Config) Limits() holdover.Limits { return holdover.Limits{MaxTTL: c.MaxTTL} }
+
+type shopRange struct{ from, to int64 }
+
+func parseShops(shops []string) ([]shopRange, error) {
+	if len(shops) == 0 {
+		return nil, errors.New(`none: list shop ids or ranges, like ["7", "100-199"]`)
+	}
+	var ranges []shopRange
+	for _, s := range shops {
+		first, last, isRange := strings.Cut(s, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.ParseInt(strings.TrimSpace(first), 10, 64)
+		to, err2 := strconv.ParseInt(strings.TrimSpace(last), 10, 64)
+		if err1 != nil || err2 != nil || from <= 0 || to < from {
+			return nil, fmt.Errorf(`%q is neither a shop id nor a range like "100-199"`, s)
+		}
+		ranges = append(ranges, shopRange{from, to})
+	}
+	return ranges, nil
+}

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"holdover"
+)
+
+// metrics is the scrape: counts are read from the parts when asked, so that
+// nothing on the data path touches a metrics library.
+type metrics struct {
+	app *App
+
+	stage, epoch, latched, desired, redisAway          *prometheus.Desc
+	answers, stale, journaled, drained, reconciled     *prometheus.Desc
+	lanes, laneShed, laneFailed, unmirrored, debts     *prometheus.Desc
+	compared, eligible, kinds, eventsDropped, verified *prometheus.Desc
+}
+
+func newMetrics(a *App) *metrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("holdover_"+name, help, append([]string{"pod"}, labels...), nil)
+	}
+	return &metrics{
+		app:           a,
+		stage:         desc("stage", "The agreed stage this instance works in: 1 on the stage's name.", "stage"),
+		epoch:         desc("epoch", "The agreed epoch this instance works with; 0 before the first."),
+		latched:       desc("latched", "1 while the kill switch is latched."),
+		desired:       desc("desired_stage", "The stage the flag wants: 1 on its name.", "stage"),
+		redisAway:     desc("redis_away", "1 while Redis gives no answer and MySQL journals at once."),
+		answers:       desc("answers_total", "What buyers were told.", "answer"),
+		stale:         desc("stale_epochs_total", "Epochs that a store refused, and the call followed."),
+		journaled:     desc("journaled_total", "Grants that Redis did not take in time and MySQL journaled."),
+		drained:       desc("drained_total", "Journal rows carried into Redis."),
+		reconciled:    desc("reconciled_total", "Unmirrored tokens carried into MySQL."),
+		lanes:         desc("lane_jobs", "Mirror work waiting or running."),
+		laneShed:      desc("lane_shed_total", "Mirror work dropped at the bound; its tokens are unmirrored."),
+		laneFailed:    desc("lane_failed_total", "Mirror work that failed."),
+		unmirrored:    desc("unmirrored_tokens", "Tokens in memory that the other store may not have."),
+		debts:         desc("debts", "Facts that the other store could not take."),
+		eligible:      desc("compare_eligible_total", "Dual operations."),
+		compared:      desc("compare_compared_total", "Dual operations with an answer from both stores."),
+		kinds:         desc("compare_kinds_total", "Observations by kind and direction.", "kind", "direction"),
+		eventsDropped: desc("compare_events_dropped_total", "Events that found the queue full; their counts stand."),
+		verified:      desc("verification_clean", "1 when this instance's last verification was clean, 0 when not; absent before the first."),
+	}
+}
+
+// Describe sends nothing: the collector is unchecked, because kinds come and go.
+func (m *metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads every pod.
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	for _, p := range m.app.Pods {
+		count := func(d *prometheus.Desc, v float64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{p.Name}, labels...)...)
+		}
+		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{p.Name}, labels...)...)
+		}
+		fence, _ := p.Facade.Agreed()
+		desired := m.app.desired(p.Name)
+		for _, stage := range holdover.Stages() {
+			gauge(m.stage, flag(stage == fence.Stage), stage.String())
+			gauge(m.desired, flag(desired.Known && stage == desired.Stage), stage.String())
+		}
+		gauge(m.epoch, float64(fence.Epoch))
+		gauge(m.latched, flag(fence.Latched))
+		s := p.Facade.Stats()
+		for answer, n := range map[string]int64{
+			"granted": s.Granted, "refused": s.Refused, "claimed": s.Claimed, "released": s.Released,
+			"expired": s.Expired, "pending": s.Pending, "no-answer": s.NoAnswer,
+		} {
+			count(m.answers, float64(n), answer)
+		}
+		gauge(m.redisAway, flag(s.RedisAway))
+		count(m.stale, float64(s.Stale))
+		count(m.journaled, float64(s.Journaled))
+		count(m.drained, float64(s.Drained))
+		count(m.reconciled, float64(s.Reconciled))
+		gauge(m.lanes, float64(s.LaneJobs))
+		count(m.laneShed, float64(s.LaneShed))
+		count(m.laneFailed, float64(s.LaneFailed))
+		gauge(m.unmirrored, float64(s.Unmirrored))
+		gauge(m.debts, float64(s.Debts))
+		counts := p.Comparator.Counts()
+		count(m.eligible, float64(counts.Eligible))
+		count(m.compared, float64(counts.Compared))
+		count(m.eventsDropped, float64(counts.EventsDropped))
+		for _, t := range counts.Kinds {
+			count(m.kinds, float64(t.Count), t.Kind.String(), t.Direction.String())
+		}
+		if v := p.LastVerification(); v != nil {
+			gauge(m.verified, flag(v.Clean))
+		}
+	}
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,84 @@
+package httpapi
+
+import "holdover"
+
+// PodStatus is where a pod is, whether it can move, and what happens next.
+type PodStatus struct {
+	Pod     string `json:"pod"`
+	Problem string `json:"problem,omitempty" doc:"Why the rest could not be read."`
+
+	Agreed       *holdover.Fence `json:"agreed" doc:"The fence that the pod agrees on; null when there is none."`
+	Redis        *holdover.Fence `json:"redis" doc:"The fence in Redis; null when there is none or it could not be read."`
+	MySQL        *holdover.Fence `json:"mysql" doc:"The fence in MySQL; null when there is none or it could not be read."`
+	RedisProblem string          `json:"redis_problem,omitempty"`
+	MySQLProblem string          `json:"mysql_problem,omitempty"`
+
+	Desired   Desired          `json:"desired"`
+	Readiness Readiness        `json:"readiness"`
+	Instances []InstanceStatus `json:"instances" nullable:"false"`
+	Lanes     LaneStatus       `json:"lanes"`
+	Journal   JournalStatus    `json:"journal"`
+	Debts     int64            `json:"debts" doc:"Facts that the other store could not take."`
+	Next      string           `json:"next" doc:"One sentence: what happens next, and what to do."`
+}
+
+// Desired is what the flag says. Stage is "unknown" when it says nothing.
+type Desired struct {
+	Stage  string `json:"stage" example:"shadow"`
+	Reason string `json:"reason"`
+}
+
+// Readiness is whether the pod may move, in each direction.
+type Readiness struct {
+	Forward Verdict `json:"forward"`
+	Back    Verdict `json:"back"`
+	Kill    Verdict `json:"kill"`
+}
+
+// Verdict is a yes, or a no with its reasons.
+type Verdict struct {
+	OK      bool     `json:"ok"`
+	Reasons []Reason `json:"reasons" nullable:"false"`
+}
+
+// Reason is one reason against a move.
+type Reason struct {
+	Code   string `json:"code" example:"journal-not-empty"`
+	Text   string `json:"text"`
+	Number int64  `json:"number" doc:"How many, or how long in ms: as the text says."`
+	Do     string `json:"do" doc:"What to do about it."`
+}
+
+// InstanceStatus is one running process of the pod.
+type InstanceStatus struct {
+	Name  string         `json:"name"`
+	ID    string         `json:"id"`
+	Epoch holdover.Epoch `json:"epoch"`
+	AgeMS int64          `json:"age_ms" doc:"Since its last heartbeat."`
+	Busy  int64          `json:"busy" doc:"Mirror work, unmirrored tokens and debts in its memory."`
+}
+
+// LaneStatus is the mirror work of this instance.
+type LaneStatus struct {
+	Depth int64 `json:"depth"`
+}
+
+// JournalStatus is MySQL's list of unmirrored facts.
+type JournalStatus struct {
+	Rows     int64 `json:"rows"`
+	OldestMS int64 `json:"oldest_ms"`
+}
+
+// filled returns s with its pod named and no null lists.
+func (s PodStatus) filled(pod string) PodStatus {
+	s.Pod = pod
+	if s.Instances == nil {
+		s.Instances = []InstanceStatus{}
+	}
+	for _, v := range []*Verdict{&s.Readiness.Forward, &s.Readiness.Back, &s.Readiness.Kill} {
+		if v.Reasons == nil {
+			v.Reasons = []Reason{}
+		}
+	}
+	return s
+}

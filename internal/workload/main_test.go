@@ -1,0 +1,9 @@
+package workload
+
+import (
+	"testing"
+
+	"holdover/internal/teststack"
+)
+
+func TestMain(m *testing.M) { teststack.Main(m) }

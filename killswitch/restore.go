@@ -1,0 +1,89 @@
+package killswitch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"holdover"
+)
+
+// Restored is what a restore did.
+type Restored struct {
+	Pod     string         `json:"pod"`
+	From    holdover.Fence `json:"from"`
+	To      holdover.Fence `json:"to"`
+	Already bool           `json:"already"`
+	Owed    string         `json:"owed,omitempty"`
+	Message string         `json:"message"`
+}
+
+// Restore takes the latch off: the flag is followed again, from the same stage
+// and at the next epoch. Both stores must answer and agree on the latched fence
+// first (a MySQL that is behind is raised); then Redis is written by
+// compare-and-set, then MySQL. Errors: holdover.ErrInvalid, ErrUnavailable,
+// ErrUnknownOutcome, ErrNoFence, ErrStale (somebody moved the fence: look, and
+// restore again if it is still latched), ErrRefused (a kill stopped half way).
+func (s *Switch) Restore(ctx context.Context, by, reason string) (Restored, error) {
+	done := Restored{Pod: s.cfg.Pod}
+	if err := CheckWho(by, reason); err != nil {
+		return done, err
+	}
+	r, err := s.redisFence(ctx)
+	if err != nil {
+		return done, fmt.Errorf("pod %s: restore: %w", s.cfg.Pod, err)
+	}
+	done.From, done.To = r, r
+	m, err := s.raise(ctx, r)
+	switch {
+	case err != nil:
+		return done, fmt.Errorf("pod %s: nothing was restored: MySQL must have the fence of epoch %d first, bring it back and restore again: %w", s.cfg.Pod, r.Epoch, err)
+	case m.Epoch > r.Epoch && m.Latched:
+		return done, fmt.Errorf("pod %s: a kill stopped half way (MySQL has %s, Redis has %s): %w: trip again to finish it, then restore", s.cfg.Pod, m, r, ErrRefused)
+	case m.Epoch > r.Epoch:
+		return done, fmt.Errorf("pod %s: restore: %w", s.cfg.Pod, &holdover.StaleError{Store: holdover.StoreMySQL, Asked: r.Epoch, Fence: m})
+	case !r.Latched:
+		done.Already = true
+		done.Message = fmt.Sprintf("pod %s is not latched: it is in %s at epoch %d", s.cfg.Pod, r.Stage, r.Epoch)
+		return done, nil
+	}
+
+	to := holdover.Fence{Pod: s.cfg.Pod, Epoch: r.Epoch + 1, Stage: r.Stage, By: by, Reason: reason, At: time.Now().UTC()}
+	if err := s.setRedis(ctx, r.Epoch, to); err != nil {
+		return done, fmt.Errorf("pod %s: restore: %w", s.cfg.Pod, err)
+	}
+	done.To = to
+	done.Message = fmt.Sprintf("pod %s: the latch is off, in %s at epoch %d: the flag is followed again", s.cfg.Pod, to.Stage, to.Epoch)
+	if _, err := s.raise(ctx, to); err != nil {
+		done.Owed = fmt.Sprintf("MySQL of pod %s is owed fence %d: %v. Instances raise it before they use it", s.cfg.Pod, to.Epoch, err)
+	}
+	s.log.Warn("kill switch restored", "by", by, "reason", reason, "from", r.String(), "to", to.String(), "owed", done.Owed)
+	return done, nil
+}
+
+func (s *Switch) redisFence(ctx context.Context) (holdover.Fence, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RedisTimeout)
+	defer cancel()
+	return s.cfg.Redis.Fence(ctx)
+}
+
+func (s *Switch) raise(ctx context.Context, f holdover.Fence) (holdover.Fence, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RestoreTimeout)
+	defer cancel()
+	return ask(s, ctx, func(ctx context.Context) (holdover.Fence, error) { return s.cfg.MySQL.RaiseFence(ctx, f) })
+}
+
+// setRedis writes the fence; when the answer is lost it reads what is there.
+func (s *Switch) setRedis(ctx context.Context, from holdover.Epoch, to holdover.Fence) error {
+	rctx, cancel := context.WithTimeout(ctx, s.cfg.RedisTimeout)
+	err := s.cfg.Redis.CompareAndSetFence(rctx, from, to)
+	cancel()
+	if !errors.Is(err, holdover.ErrUnknownOutcome) || ctx.Err() != nil {
+		return err
+	}
+	if now, rerr := s.redisFence(ctx); rerr == nil && sameFence(now, to) {
+		return nil
+	}
+	return err
+}

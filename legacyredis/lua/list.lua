@@ -1,0 +1,39 @@
+-- Lists holds of an index ("holds" by expiry, "claiming" by time of the mark)
+-- that are at least age past, oldest first, those with one of the items if any
+-- are given. Reads at most bound entries; changes nothing. skip passes over that
+-- many matches, so that one hold that can't be ended does not hide the rest.
+local index, age, shop, skip, limit, bound = unpack(ARGV, 5, 10)
+skip, limit, bound = tonumber(skip), tonumber(limit), tonumber(bound)
+local wanted, narrow = {}, false
+for i = 11, #ARGV do wanted[ARGV[i]], narrow = true, true end
+local want_state = index == 'holds' and 'held' or 'claiming'
+
+local function matches(h)
+  if h.state ~= want_state then return false end
+  if not narrow then return true end
+  if h.shop ~= shop then return false end
+  for item in string.gmatch(h.lines, '(%d+):%d+:%d+') do
+    if wanted[item] then return true end
+  end
+  return false
+end
+
+local found, read, PAGE = {}, 0, 100
+while #found < limit and read < bound do
+  local page = redis.call('ZRANGEBYSCORE', PREFIX .. index, '-inf', text(now - tonumber(age)), 'LIMIT', read, PAGE)
+  for _, token in ipairs(page) do
+    read = read + 1
+    local f = redis.pcall('HMGET', hold_key(token), unpack(FIELDS))
+    local h = as_hold(f.err and {} or f)
+    if matches(h) then
+      if skip > 0 then
+        skip = skip - 1
+      else
+        found[#found + 1] = answer(token, h)
+        if #found >= limit then break end
+      end
+    end
+  end
+  if #page < PAGE then break end
+end
+return { 'ok', found }

@@ -1,0 +1,306 @@
+package mysqlpool
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+
+	"holdover"
+)
+
+// Apply carries a fact: never refused for its epoch, idempotent by token, and
+// never reviving a token with an end record. It returns the hold as it is
+// afterwards: a fact that lost against an end record is seen by the State. A
+// held fact that finds no unit gives an *OutOfStockError (a debt).
+func (s *Store) Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, error) {
+	switch h.State {
+	case holdover.StateHeld, holdover.StateClaiming:
+		ctx, cancel := s.deadline(ctx)
+		defer cancel()
+		g, err := s.reserve(ctx, &wanted{
+			op: "apply held", token: h.Token, shop: h.Shop, lines: h.Lines, attempt: h.Attempt,
+			fact: true, expires: h.ExpiresAt, granted: h.GrantedAt,
+		})
+		return g.Hold, err
+	case holdover.StateClaimed:
+		return s.applyClaimed(ctx, h)
+	case holdover.StateReleased, holdover.StateExpired:
+		after, _, err := s.end(ctx, ending{op: "apply " + h.State.String(), token: h.Token, how: h.State, fact: true})
+		return after, err
+	default:
+		return holdover.Hold{}, &holdover.InvalidError{Field: "state", Value: h.State.String(), Problem: "is not a fact"}
+	}
+}
+
+// applyClaimed ends a held hold, or takes and consumes units for one that was
+// never here, so that the pool never holds more than the ledger.
+func (s *Store) applyClaimed(ctx context.Context, h holdover.Hold) (holdover.Hold, error) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	e := ending{op: "apply claimed", token: h.Token, how: holdover.StateClaimed, fact: true}
+	for range maxReread {
+		r, err := s.look(ctx, h.Token)
+		switch {
+		case err != nil:
+			return holdover.Hold{}, err
+		case r.State.Ended():
+			return r.Hold, nil
+		case r.State == holdover.StateHeld:
+			err = s.claimHeld(ctx, e, r.Hold)
+			r.State = holdover.StateClaimed
+		default:
+			w := wanted{token: h.Token, shop: h.Shop, lines: h.Lines}
+			if err := s.valid(&w); err != nil {
+				return holdover.Hold{}, err
+			}
+			r.Hold = h
+			r.Firm = true
+			err = s.consume(ctx, e, r.Hold, false)
+		}
+		if is(err, errChanged, errTaken) {
+			continue
+		}
+		if err != nil {
+			return holdover.Hold{}, err
+		}
+		return r.Hold, nil
+	}
+	return holdover.Hold{}, s.fail(e.op, h.Token, errChanged)
+}
+
+// claimHeld makes the deduction of a held hold: the units leave the ledger and
+// the issued ones together, and an entry a line says why, by token.
+func (s *Store) claimHeld(ctx context.Context, e ending, h holdover.Hold) error {
+	err := s.transact(ctx, s.main, e.op, e.token, func(ctx context.Context, t *tx) error {
+		if err := t.checkFence(ctx, e.epoch); err != nil {
+			return err
+		}
+		if err := t.moveIssued(ctx, h.Shop, h.Lines, -1); err != nil {
+			return err
+		}
+		if err := t.deduct(ctx, h.Shop, h.Lines); err != nil {
+			return err
+		}
+		if err := t.endRows(ctx, h, holdover.StateClaimed); err != nil {
+			return err
+		}
+		entries := make([]entry, len(h.Lines))
+		for i, l := range h.Lines {
+			entries[i] = entry{keyOf(l), -l.Quantity, kindClaim}
+		}
+		if err := t.writeEntries(ctx, h.Token, h.Shop, entries); err != nil {
+			return err
+		}
+		if e.journal {
+			return t.journal(ctx, h.Token)
+		}
+		return nil
+	})
+	if is(err, errOverdrawn) {
+		// A claim without a hold, or a correction, took what this hold stood for.
+		return s.consume(ctx, e, h, true)
+	}
+	return err
+}
+
+// location is a row of pool_state and one of the ledger, locked, with what this
+// transaction makes of them.
+type location struct {
+	available, issued int64
+	loaded, pool      bool // the rows are there
+	changed           bool
+}
+
+// consume deducts a claim whose units are not simply there: from the line's
+// location first, then from the item's others in group order, an entry each.
+// At each it takes headroom, then rows of the pool. What no location has free
+// comes out of the stock that other holds stand for, since the goods are gone;
+// what no location has at all is oversold: recorded, logged and counted, and
+// the ledger is never taken below zero.
+func (s *Store) consume(ctx context.Context, e ending, h holdover.Hold, held bool) error {
+	keys, err := s.locations(ctx, h)
+	if err != nil {
+		return err
+	}
+	var entries []entry
+	for made := false; ; made = true {
+		err = s.transact(ctx, s.main, e.op, e.token, func(ctx context.Context, t *tx) error {
+			if err := t.checkFence(ctx, e.epoch); err != nil {
+				return err
+			}
+			entries, err = t.consume(ctx, h, held, keys)
+			if err != nil {
+				return err
+			}
+			if e.journal {
+				return t.journal(ctx, h.Token)
+			}
+			return nil
+		})
+		if !is(err, errNoPool) || made {
+			break
+		}
+		if err := s.ensurePools(ctx, e.op, h.Shop, keys); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, en := range entries {
+		if en.kind == kindOversold {
+			s.stats.oversold.Add(-en.delta)
+			s.log.Error("a claim owes units that no location has: they were sold twice, correct the stock by hand",
+				"token", h.Token, "shop", h.Shop, "item", en.item, "group", en.group, "units", -en.delta)
+		}
+	}
+	return nil
+}
+
+// locations lists the ledger's rows for the items of a hold, and the hold's own.
+func (s *Store) locations(ctx context.Context, h holdover.Hold) ([]key, error) {
+	items := map[int64]bool{}
+	keys := keysOf(h.Lines)
+	for chunk := range slices.Chunk(h.Lines, maxKeys) {
+		b := new(statement)
+		b.add(locationsHead, h.Shop)
+		for i, l := range chunk {
+			b.sep(i, ", ").add("?", l.Item)
+		}
+		b.add(locationsTail)
+		err := s.read(ctx, s.main, "list locations", h.Token, func(rows *sql.Rows) error {
+			var k key
+			err := rows.Scan(&k.item, &k.group)
+			keys = append(keys, k)
+			items[k.item] = true
+			return err
+		}, b.String(), b.args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range h.Lines {
+		if !items[l.Item] {
+			return nil, s.notLoaded(h.Shop, keyOf(l))
+		}
+	}
+	return sorted(keys), nil
+}
+
+func (t *tx) consume(ctx context.Context, h holdover.Hold, held bool, keys []key) ([]entry, error) {
+	pools, now, err := t.lockPools(ctx, h.Shop, keys)
+	if err != nil {
+		return nil, err
+	}
+	available, err := t.lockLedger(ctx, h.Shop, keys)
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[key]*location, len(keys))
+	for _, k := range keys {
+		n, loaded := available[k]
+		p, pool := pools[k]
+		if loaded && !pool {
+			return nil, errNoPool
+		}
+		at[k] = &location{available: n, issued: p.issued, loaded: loaded, pool: pool}
+	}
+	if held {
+		for _, l := range h.Lines {
+			own := at[keyOf(l)]
+			own.issued -= l.Quantity // its units are headroom again, and then consumed
+			own.changed = true
+		}
+	}
+	var entries []entry
+	for _, l := range h.Lines {
+		more, err := t.consumeLine(ctx, h.Shop, l, keys, at)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, more...)
+	}
+	for _, k := range keys {
+		l := at[k]
+		if !l.changed {
+			continue
+		}
+		if l.pool {
+			if _, err := t.exec(ctx, stmtSetIssued, l.issued, h.Shop, k.item, k.group); err != nil {
+				return nil, err
+			}
+		}
+		if l.loaded {
+			if _, err := t.exec(ctx, stmtSetAvailable, l.available, h.Shop, k.item, k.group); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if held {
+		err = t.endRows(ctx, h, holdover.StateClaimed)
+	} else {
+		h.State, h.Firm = holdover.StateClaimed, true
+		if h.GrantedAt.IsZero() {
+			h.GrantedAt = now.Time
+		}
+		if h.ExpiresAt.IsZero() {
+			h.ExpiresAt = now.Time
+		}
+		h.GrantedAt, h.ExpiresAt = rounded(h.GrantedAt), rounded(h.ExpiresAt)
+		err = t.insertHold(ctx, h)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return entries, t.writeEntries(ctx, h.Token, h.Shop, entries)
+}
+
+// consumeLine takes a line's units where they are and says from where.
+func (t *tx) consumeLine(ctx context.Context, shop int64, l holdover.Line, keys []key, at map[key]*location) ([]entry, error) {
+	own := keyOf(l)
+	order := []key{own}
+	for _, k := range keys {
+		if k.item == l.Item && k != own {
+			order = append(order, k)
+		}
+	}
+	need := l.Quantity
+	taken := map[key]int64{}
+	pay := func(k key, n int64) {
+		at[k].available -= n
+		at[k].changed = true
+		taken[k] += n
+		need -= n
+	}
+	for _, k := range order { // what nobody holds
+		loc := at[k]
+		pay(k, min(need, max(0, loc.available-loc.issued)))
+		rest := min(need, loc.available)
+		if rest == 0 {
+			continue
+		}
+		// Everybody else who waits for these rows needs the pool_state lock that we have.
+		units, _, err := t.grab(ctx, shop, []want{{k, rest}}, false)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.deleteUnits(ctx, shop, units); err != nil {
+			return nil, err
+		}
+		loc.issued -= int64(len(units))
+		pay(k, int64(len(units)))
+	}
+	for _, k := range order { // what other holds stand for: they are overbooked now, and verification says so
+		pay(k, min(need, at[k].available))
+	}
+	var entries []entry
+	for _, k := range order {
+		if taken[k] > 0 {
+			entries = append(entries, entry{k, -taken[k], kindClaim})
+		}
+	}
+	if need > 0 {
+		entries = append(entries, entry{own, -need, kindOversold})
+	}
+	return entries, nil
+}

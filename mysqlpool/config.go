@@ -1,0 +1,146 @@
+package mysqlpool
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"holdover"
+)
+
+// Config says how to reach one pod's MySQL and how its pool behaves. A zero
+// field means its default.
+type Config struct {
+	// Pod is the pod's name, for errors and logs. Required.
+	Pod string
+	// DSN names server, user and schema, like "user:password@tcp(host:3306)/schema".
+	// The session settings that correctness depends on (isolation, lock wait,
+	// time zone, SQL mode) are added here and replace those of the DSN. Required.
+	DSN string
+	// LazyConnect makes Open succeed while the server is away; it is then
+	// looked at on the first use. Without it Open fails early.
+	LazyConnect bool
+
+	// MaxOpenConns bounds the connections of the main pool; 32. Four more, of a
+	// pool of their own, do fence and journal work, so that a saturated main
+	// pool never delays a kill.
+	MaxOpenConns int
+	// OpTimeout bounds every call, retries included; 2 s.
+	OpTimeout time.Duration
+	// LockWait bounds one wait for a row lock, in whole seconds, rounded up;
+	// 1 s. Shorter than OpTimeout, so that it is the server that gives up: a
+	// connection that is cut keeps its locks until the server notices.
+	LockWait time.Duration
+	// MaxRetries bounds how often a transaction that lost a deadlock or a lock
+	// wait is run again; 4.
+	MaxRetries int
+	// RetryBackoff is the first pause before such a retry; it doubles, with
+	// full jitter; 5 ms.
+	RetryBackoff time.Duration
+
+	// PoolCap bounds the unit rows of one item at one location; 1,000. A larger
+	// line is issued straight from the ledger.
+	PoolCap int64
+	// RefillBatch is how many unit rows an empty pool gets at once on a buyer's
+	// path; 250, at most PoolCap.
+	RefillBatch int64
+	// RefillEvery is how often Run looks at the items sold since the last look
+	// and fills those below half of PoolCap; 100 ms.
+	RefillEvery time.Duration
+	// WarmItems bounds how many locations WarmUp fills; 1,000.
+	WarmItems int
+
+	// GiveBackWindow is how long a tentative grant can be given back, by the
+	// server's clock; 10 s. Older ones count as firm.
+	GiveBackWindow time.Duration
+	// EndRetention is how long ended holds are kept; 30 days. It must be longer
+	// than the longest hold plus the oldest mirror work.
+	EndRetention time.Duration
+	// PurgeEvery is how often Run deletes a bounded number of ended holds that
+	// are past EndRetention; 1 minute.
+	PurgeEvery time.Duration
+
+	// JournalMax bounds how many unmirrored facts TripFence reads; 100,000.
+	JournalMax int
+	// MaxLines bounds the lines of one hold; 1,000, at most 10,000.
+	MaxLines int
+
+	// Logger gets what no caller is told: oversold claims, failed background
+	// work. Nothing is logged when it is nil.
+	Logger *slog.Logger
+}
+
+const controlConns = 4
+
+func (c Config) withDefaults() (Config, *mysql.Config, error) {
+	def(&c.MaxOpenConns, 32)
+	def(&c.OpTimeout, 2*time.Second)
+	def(&c.LockWait, time.Second)
+	def(&c.MaxRetries, 4)
+	def(&c.RetryBackoff, 5*time.Millisecond)
+	def(&c.PoolCap, 1000)
+	def(&c.RefillBatch, min(250, c.PoolCap))
+	def(&c.RefillEvery, 100*time.Millisecond)
+	def(&c.WarmItems, 1000)
+	def(&c.GiveBackWindow, 10*time.Second)
+	def(&c.EndRetention, 30*24*time.Hour)
+	def(&c.PurgeEvery, time.Minute)
+	def(&c.JournalMax, 100_000)
+	def(&c.MaxLines, 1000)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	bad := func(field string, value any, problem string) error {
+		return &holdover.InvalidError{Field: "mysql " + field, Value: fmt.Sprint(value), Problem: problem}
+	}
+	switch {
+	case c.Pod == "":
+		return c, nil, &holdover.InvalidError{Field: "mysql pod", Problem: "is missing: give the pod's name"}
+	case c.MaxOpenConns < 1:
+		return c, nil, bad("max_open_conns", c.MaxOpenConns, "must be at least 1")
+	case c.OpTimeout < time.Millisecond:
+		return c, nil, bad("op_timeout", c.OpTimeout, "must be at least 1ms")
+	case c.LockWait < 0:
+		return c, nil, bad("lock_wait", c.LockWait, "must not be negative")
+	case c.MaxRetries < 0 || c.RetryBackoff < 0:
+		return c, nil, bad("max_retries", c.MaxRetries, "and its backoff must not be negative")
+	case c.PoolCap < 1 || c.PoolCap > 100_000:
+		return c, nil, bad("pool_cap", c.PoolCap, "must be from 1 to 100,000")
+	case c.RefillBatch < 1 || c.RefillBatch > c.PoolCap:
+		return c, nil, bad("refill_batch", c.RefillBatch, "must be from 1 to pool_cap")
+	case c.RefillEvery <= 0 || c.PurgeEvery <= 0:
+		return c, nil, bad("refill_every", c.RefillEvery, "and purge_every must be positive")
+	case c.GiveBackWindow < 0 || c.EndRetention < c.GiveBackWindow:
+		return c, nil, bad("end_retention", c.EndRetention, "must not be shorter than give_back_window")
+	case c.JournalMax < 1 || c.WarmItems < 0:
+		return c, nil, bad("journal_max", c.JournalMax, "must be at least 1, and warm_items not negative")
+	case c.MaxLines < 1 || c.MaxLines > 10_000:
+		return c, nil, bad("max_lines", c.MaxLines, "must be from 1 to 10,000")
+	}
+	dsn, err := parseDSN(c.DSN)
+	return c, dsn, err
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// parseDSN never repeats the DSN in an error: it may hold a password.
+func parseDSN(dsn string) (*mysql.Config, error) {
+	if dsn == "" {
+		return nil, &holdover.InvalidError{Field: "mysql dsn", Problem: `is missing: want "user:password@tcp(host:3306)/schema"`}
+	}
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, &holdover.InvalidError{Field: "mysql dsn", Problem: "can't be read: " + err.Error()}
+	}
+	if cfg.DBName == "" {
+		return nil, &holdover.InvalidError{Field: "mysql dsn", Problem: `names no schema: want ".../schema" at its end`}
+	}
+	return cfg, nil
+}

@@ -1,0 +1,197 @@
+package mysqlpool
+
+// Every statement of the package, each with a comment that a slow log, a
+// processlist and performance_schema show (low cardinality: never a value).
+//
+// Lock order, everywhere: holdover_fence, pool_state, inventory_ledger,
+// reservation_units, reserved_quantities, ledger_entries, holdover_unmirrored;
+// inside a table by primary key. Under READ COMMITTED a statement keeps locks
+// on the rows that it matched only, and none on gaps.
+//
+// FORCE INDEX (PRIMARY): on a table of a few rows the optimizer prefers a scan
+// (and a filesort), which would lock or wait for rows of other items. The
+// plans are asserted in plan_test.go.
+const (
+	stmtBegin    = `START TRANSACTION /*app='holdover',step='begin'*/`
+	stmtCommit   = `COMMIT /*app='holdover',step='commit'*/`
+	stmtRollback = `ROLLBACK /*app='holdover',step='rollback'*/`
+
+	stmtServer            = `SELECT VERSION(), @@wait_timeout /*app='holdover',op='connect',step='detect'*/`
+	stmtIsolation         = `SELECT @@transaction_isolation /*app='holdover',op='connect',step='isolation'*/`
+	stmtIsolationMariaDB  = `SELECT @@tx_isolation /*app='holdover',op='connect',step='isolation'*/`
+	stmtServerUUID        = `SELECT @@server_uuid /*app='holdover',op='connect',step='identity'*/`
+	stmtServerUUIDMariaDB = `SELECT CONCAT(@@hostname, ':', @@port, ':', @@datadir) /*app='holdover',op='connect',step='identity'*/`
+	stmtSchemaVersion     = `SELECT COALESCE(MAX(version_id), 0) FROM holdover_schema WHERE is_applied = 1 /*app='holdover',op='connect',step='schema'*/`
+	stmtSchemaLock        = `SELECT GET_LOCK(?, ?) /*app='holdover',op='migrate',step='lock'*/`
+	stmtSchemaUnlock      = `DO RELEASE_LOCK(?) /*app='holdover',op='migrate',step='unlock'*/`
+)
+
+// The fence. LOCK IN SHARE MODE is the form that both dialects know: a
+// deciding transaction holds it to its end, so an epoch that was checked stays
+// true until the commit.
+const (
+	stmtFence       = `SELECT pod, epoch, stage, latched, changed_by, reason, at FROM holdover_fence WHERE id = 1 /*app='holdover',op='fence',step='read'*/`
+	stmtFenceShare  = `SELECT pod, epoch, stage, latched, changed_by, reason, at FROM holdover_fence WHERE id = 1 LOCK IN SHARE MODE /*app='holdover',op='fence',step='check'*/`
+	stmtFenceUpdate = `SELECT pod, epoch, stage, latched, changed_by, reason, at FROM holdover_fence WHERE id = 1 FOR UPDATE /*app='holdover',op='fence',step='lock'*/`
+
+	stmtFenceInsert = `INSERT INTO holdover_fence (id, pod, epoch, stage, latched, changed_by, reason, at)
+VALUES (1, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(3)) /*app='holdover',op='fence',step='first'*/`
+	stmtFenceSet = `UPDATE holdover_fence SET pod = ?, epoch = ?, stage = ?, latched = ?, changed_by = ?, reason = ?, at = UTC_TIMESTAMP(3)
+WHERE id = 1 /*app='holdover',op='fence',step='set'*/`
+	stmtAudit = `INSERT INTO holdover_audit (pod, epoch, stage, latched, changed_by, reason, at)
+SELECT pod, epoch, stage, latched, changed_by, reason, at FROM holdover_fence WHERE id = 1 /*app='holdover',op='fence',step='audit'*/`
+	stmtHistory = `SELECT pod, epoch, stage, latched, changed_by, reason, at FROM holdover_audit ORDER BY seq DESC LIMIT ? /*app='holdover',op='fence',step='history'*/`
+)
+
+// Units. One branch a line, joined by UNION ALL inside a derived table: every
+// branch takes its own locks, and the statement starts with SELECT, so that a
+// read-write splitter sends it to the primary. A branch without its own
+// FOR UPDATE locks nothing.
+const (
+	unionHead = `SELECT * FROM (`
+	unionJoin = ` UNION ALL `
+
+	grabBranch = `(SELECT item_id, group_id, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
+WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE SKIP LOCKED)`
+	grabTail = `) u /*app='holdover',op='reserve',step='grab'*/`
+	// Without SKIP LOCKED: units in transactions that may roll back are waited for.
+	waitBranch = `(SELECT item_id, group_id, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
+WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE)`
+	waitTail = `) u /*app='holdover',op='reserve',step='wait'*/`
+
+	// By whole keys, at most 128 of them; the multi-table form takes an index hint.
+	deleteUnitsHead = `DELETE u FROM reservation_units u FORCE INDEX (PRIMARY) WHERE `
+	deleteUnitsLine = `(u.shop_id = ? AND u.item_id = ? AND u.group_id = ? AND u.unit IN (`
+	deleteUnitsTail = ` /*app='holdover',op='reserve',step='take'*/`
+
+	insertUnitsHead = `INSERT INTO reservation_units (shop_id, item_id, group_id, unit) VALUES `
+	insertUnitsTail = ` /*app='holdover',op='refill',step='units'*/`
+
+	// A plain read: what it counts may be locked, which is fine for a refill.
+	stmtPooled = `SELECT COUNT(*) FROM (SELECT 1 AS n FROM reservation_units WHERE shop_id = ? AND item_id = ? AND group_id = ? LIMIT ?) u /*app='holdover',op='refill',step='count'*/`
+)
+
+// pool_state and inventory_ledger, over lists of whole keys (keysWhere).
+const (
+	lockPoolsHead  = `SELECT item_id, group_id, issued, next_unit, UTC_TIMESTAMP(3) FROM pool_state FORCE INDEX (PRIMARY) WHERE `
+	lockPoolsTail  = ` ORDER BY shop_id, item_id, group_id FOR UPDATE /*app='holdover',op='ledger',step='pool'*/`
+	lockLedgerHead = `SELECT item_id, group_id, available FROM inventory_ledger FORCE INDEX (PRIMARY) WHERE `
+	lockLedgerTail = ` ORDER BY shop_id, item_id, group_id FOR UPDATE /*app='holdover',op='ledger',step='lock'*/`
+
+	stmtEnsurePool = `INSERT IGNORE INTO pool_state (shop_id, item_id, group_id, issued, next_unit)
+SELECT shop_id, item_id, group_id, 0, 1 FROM inventory_ledger WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='refill',step='pool_state'*/`
+	stmtRefilled = `UPDATE pool_state SET issued = issued + ?, next_unit = next_unit + ?
+WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='refill',step='issued'*/`
+
+	// issued + CASE ... END for the lines of one hold.
+	moveIssuedHead = `UPDATE pool_state FORCE INDEX (PRIMARY) SET issued = issued + CASE`
+	moveIssuedTail = ` /*app='holdover',op='ledger',step='issued'*/`
+	caseWhen       = ` WHEN item_id = ? AND group_id = ? THEN ?`
+	caseEnd        = ` ELSE 0 END WHERE `
+
+	// A line that the ledger can't pay is not matched, and the caller sees fewer rows.
+	deductHead = `UPDATE inventory_ledger FORCE INDEX (PRIMARY) SET available = available - CASE`
+	deductLine = `(item_id = ? AND group_id = ? AND available >= ?)`
+	deductTail = ` /*app='holdover',op='claim',step='ledger'*/`
+
+	stmtSetIssued    = `UPDATE pool_state SET issued = ? WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='claim',step='set_issued'*/`
+	stmtSetAvailable = `UPDATE inventory_ledger SET available = ? WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='claim',step='set_available'*/`
+	locationsHead    = `SELECT item_id, group_id FROM inventory_ledger WHERE shop_id = ? AND item_id IN (`
+	locationsTail    = `) ORDER BY shop_id, item_id, group_id /*app='holdover',op='claim',step='locations'*/`
+)
+
+// Levels: one statement, so one snapshot of three tables. Nothing is locked.
+const (
+	levelsHead = `SELECT l.shop_id, l.item_id, l.group_id, l.available, COALESCE(p.issued, 0),
+(SELECT COUNT(*) FROM reservation_units u WHERE u.shop_id = l.shop_id AND u.item_id = l.item_id AND u.group_id = l.group_id)
+FROM inventory_ledger l
+LEFT JOIN pool_state p ON p.shop_id = l.shop_id AND p.item_id = l.item_id AND p.group_id = l.group_id
+WHERE l.shop_id = ? AND `
+	levelsKey   = `(l.item_id = ? AND l.group_id = ?)`
+	levelsItems = `l.item_id IN (`
+	levelsTail  = ` ORDER BY l.shop_id, l.item_id, l.group_id /*app='holdover',op='probe',step='levels'*/`
+
+	// Held units are added up once for the page: verification only.
+	stmtStocks = `SELECT l.shop_id, l.item_id, l.group_id, l.available, COALESCE(p.issued, 0),
+(SELECT COUNT(*) FROM reservation_units u WHERE u.shop_id = l.shop_id AND u.item_id = l.item_id AND u.group_id = l.group_id),
+COALESCE(h.held, 0)
+FROM (SELECT shop_id, item_id, group_id, available FROM inventory_ledger
+      WHERE shop_id > ? OR (shop_id = ? AND (item_id > ? OR (item_id = ? AND group_id > ?)))
+      ORDER BY shop_id, item_id, group_id LIMIT ?) l
+LEFT JOIN pool_state p ON p.shop_id = l.shop_id AND p.item_id = l.item_id AND p.group_id = l.group_id
+LEFT JOIN (SELECT shop_id, item_id, group_id, SUM(quantity) AS held FROM reserved_quantities
+           WHERE state = 'held' GROUP BY shop_id, item_id, group_id) h
+       ON h.shop_id = l.shop_id AND h.item_id = l.item_id AND h.group_id = l.group_id
+ORDER BY l.shop_id, l.item_id, l.group_id /*app='holdover',op='verify',step='stocks'*/`
+
+	importReadHead   = `SELECT item_id, group_id, available FROM inventory_ledger WHERE `
+	importReadTail   = ` /*app='holdover',op='import',step='check'*/`
+	importPoolHead   = `INSERT IGNORE INTO pool_state (shop_id, item_id, group_id, issued, next_unit) VALUES `
+	importPoolTail   = ` /*app='holdover',op='import',step='pool_state'*/`
+	importLedgerHead = `INSERT INTO inventory_ledger (shop_id, item_id, group_id, available) VALUES `
+	importLedgerTail = ` /*app='holdover',op='import',step='ledger'*/`
+)
+
+// Holds. holdColumns takes one parameter, the give-back window in microseconds:
+// a tentative hold that is older can't be given back any more, so it is firm.
+const (
+	holdColumns = `r.token, r.line, r.shop_id, r.item_id, r.group_id, r.quantity, r.state, r.expires_at, r.granted_at, r.attempt,
+(r.firm OR r.granted_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND), r.expires_at <= UTC_TIMESTAMP(3)`
+
+	stmtHold       = `SELECT ` + holdColumns + ` FROM reserved_quantities r WHERE r.token = ? ORDER BY r.line /*app='holdover',op='lookup',step='hold'*/`
+	stmtHoldUpdate = `SELECT ` + holdColumns + ` FROM reserved_quantities r WHERE r.token = ? ORDER BY r.line FOR UPDATE /*app='holdover',op='replay',step='lock'*/`
+
+	// A plain INSERT: a second grant of a token fails on line 0, whatever its
+	// lines are, and is found out by reading. Never ON DUPLICATE KEY.
+	insertHoldHead = `INSERT INTO reserved_quantities
+(token, line, shop_id, item_id, group_id, quantity, state, expires_at, granted_at, ended_at, attempt, firm) VALUES `
+	insertHoldRow  = `(?, ?, ?, ?, ?, ?, 'held', ?, ?, NULL, ?, ?)`
+	insertClaimRow = `(?, ?, ?, ?, ?, ?, 'claimed', ?, ?, UTC_TIMESTAMP(3), ?, ?)`
+	insertHoldTail = ` /*app='holdover',op='reserve',step='hold'*/`
+	stmtEndRecord  = insertHoldHead + `(?, 0, 0, 0, 0, 0, ?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 0, 1) /*app='holdover',op='end',step='record'*/`
+	stmtFirm       = `UPDATE reserved_quantities SET firm = 1 WHERE token = ? AND state = 'held' /*app='holdover',op='replay',step='firm'*/`
+	stmtEndHold    = `UPDATE reserved_quantities SET state = ?, ended_at = UTC_TIMESTAMP(3)
+WHERE token = ? AND state = 'held' AND attempt = ? AND granted_at = ? /*app='holdover',op='end',step='hold'*/`
+	stmtGiveBack = `DELETE FROM reserved_quantities WHERE token = ? AND state = 'held' AND attempt = ? AND granted_at = ?
+AND firm = 0 AND granted_at > UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND /*app='holdover',op='give_back',step='hold'*/`
+
+	entriesHead = `INSERT INTO ledger_entries (token, entry, shop_id, item_id, group_id, delta, kind, at) VALUES `
+	entriesRow  = `(?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(3))`
+	entriesTail = ` /*app='holdover',op='claim',step='entries'*/`
+
+	// Pages of whole holds: the inner query picks the tokens, the outer one reads
+	// their lines in the same snapshot. Line 0 stands for the hold;
+	// (state, expires_at, token, line) is the index's own order.
+	pageHead = `SELECT ` + holdColumns + ` FROM (`
+	stmtDue  = pageHead + `SELECT token, expires_at FROM reserved_quantities WHERE state = 'held' AND line = 0
+AND expires_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND AND (expires_at > ? OR (expires_at = ? AND token > ?))
+ORDER BY expires_at, token LIMIT ?) p JOIN reserved_quantities r ON r.token = p.token
+ORDER BY p.expires_at, p.token, r.line /*app='holdover',op='expire',step='due'*/`
+	dueItemsHead = pageHead + `SELECT DISTINCT token, expires_at FROM reserved_quantities WHERE state = 'held'
+AND expires_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND AND shop_id = ? AND item_id IN (`
+	dueItemsTail = `) ORDER BY expires_at, token LIMIT ?) p JOIN reserved_quantities r ON r.token = p.token
+ORDER BY p.expires_at, p.token, r.line /*app='holdover',op='expire',step='due_items'*/`
+	stmtLive = pageHead + `SELECT token FROM reserved_quantities WHERE token > ? AND line = 0 AND state = 'held'
+ORDER BY token LIMIT ?) p JOIN reserved_quantities r ON r.token = p.token
+ORDER BY p.token, r.line /*app='holdover',op='verify',step='live'*/`
+
+	// A row of the journal protects its end record.
+	stmtPurgeable = `SELECT r.token, r.expires_at FROM reserved_quantities r WHERE r.state = ? AND r.line = 0
+AND r.expires_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND AND r.ended_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND
+AND NOT EXISTS (SELECT 1 FROM holdover_unmirrored j WHERE j.token = r.token)
+ORDER BY r.expires_at, r.token LIMIT ? /*app='holdover',op='purge',step='list'*/`
+	stmtPurge = `DELETE FROM reserved_quantities WHERE token = ? AND state <> 'held' /*app='holdover',op='purge',step='delete'*/`
+)
+
+// The journal. Its row's version is new and random with every write.
+const (
+	stmtJournal = `INSERT INTO holdover_unmirrored (token, version, since) VALUES (?, ?, UTC_TIMESTAMP(3))
+ON DUPLICATE KEY UPDATE version = ? /*app='holdover',op='journal',step='write'*/`
+	stmtJournalRead = `SELECT j.token, j.version, j.since, r.line, r.shop_id, r.item_id, r.group_id, r.quantity, r.state, r.expires_at, r.granted_at, r.attempt,
+(r.firm OR r.granted_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND)
+FROM (SELECT token, version, since FROM holdover_unmirrored ORDER BY since, token LIMIT ?) j
+LEFT JOIN reserved_quantities r ON r.token = j.token
+ORDER BY j.since, j.token, r.line /*app='holdover',op='journal',step='read'*/`
+	stmtJournalSize = `SELECT COUNT(*), COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(since), UTC_TIMESTAMP(3)), 0) FROM holdover_unmirrored /*app='holdover',op='journal',step='size'*/`
+	stmtJournalDone = `DELETE FROM holdover_unmirrored WHERE token = ? AND version = ? /*app='holdover',op='journal',step='clear'*/`
+)
