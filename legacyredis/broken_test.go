@@ -33,7 +33,7 @@ func TestHalfFailedScriptWritesNothing(t *testing.T) {
 			return err
 		},
 		"release": func(r *rig, live, _ holdover.Token) error {
-			_, err := r.End(r.t.Context(), 0, live, holdover.StateReleased)
+			_, err := r.End(r.t.Context(), 0, 0, live, holdover.StateReleased)
 			return err
 		},
 		"give back": func(r *rig, live, _ holdover.Token) error {
@@ -140,7 +140,7 @@ func TestOutOfMemoryWritesNothing(t *testing.T) {
 		wantErr(t, "vote", err, holdover.ErrUnavailable)
 	})
 	r.unchanged("a release without memory", func() {
-		_, err := r.End(t.Context(), 0, live, holdover.StateReleased)
+		_, err := r.End(t.Context(), 0, 0, live, holdover.StateReleased)
 		wantErr(t, "release", err, holdover.ErrUnavailable)
 	})
 }
@@ -167,7 +167,7 @@ func TestBadArguments(t *testing.T) {
 			_, err := r.Apply(ctx, fact(token, s, line(item, 1)))
 			wantErr(t, "fact "+s.String(), err, holdover.ErrInvalid)
 		}
-		_, err = r.End(ctx, 0, token, holdover.StateClaimed)
+		_, err = r.End(ctx, 0, 0, token, holdover.StateClaimed)
 		wantErr(t, "end as claimed", err, holdover.ErrInvalid)
 		_, err = r.Due(ctx, 0, 0, nil, 0)
 		wantErr(t, "limit 0", err, holdover.ErrInvalid)

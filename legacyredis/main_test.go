@@ -1,7 +1,6 @@
 package legacyredis_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,16 +27,9 @@ const (
 
 func TestMain(m *testing.M) { teststack.Main(m, podA, podB) }
 
-// facadeRedis shows that a Store is what the facade asks for.
-type facadeRedis struct{ *legacyredis.Store }
-
-func (r facadeRedis) Copy(ctx context.Context, e holdover.Epoch, h holdover.Hold) (holdover.Copied, error) {
-	c, err := r.Store.Copy(ctx, e, h)
-	return holdover.Copied(c), err
-}
-
+// What the facade and the embedding program ask for.
 var (
-	_ dualwrite.Redis   = facadeRedis{}
+	_ dualwrite.Redis   = (*legacyredis.Store)(nil)
 	_ holdover.Reserver = (*legacyredis.Path)(nil)
 )
 

@@ -148,7 +148,7 @@ func (p *Path) expireFor(ctx context.Context, r holdover.Request) int {
 // hold in Redis. Once marked the claim is certain; while the ledger gives no
 // answer the result is pending, and a sweep rolls it forward.
 func (p *Path) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-	h, err := p.store.mark(ctx, 0, token, shop)
+	h, err := p.store.Mark(ctx, 0, shop, token)
 	if err != nil {
 		return p.failed(err)
 	}

@@ -59,14 +59,10 @@ func (s *Store) Copy(ctx context.Context, e holdover.Epoch, h holdover.Hold) (c 
 }
 
 // Mark begins a claim: a held hold becomes claiming, which neither expires nor
-// can be released. A hold that is claiming or claimed is returned as it is.
-// Errors: ErrUnknownHold, *EndedError, *StaleError, ErrNoFence.
-func (s *Store) Mark(ctx context.Context, e holdover.Epoch, token holdover.Token) (holdover.Hold, error) {
-	return s.mark(ctx, e, token, 0)
-}
-
-// mark is Mark for a hold of this shop only; zero for any.
-func (s *Store) mark(ctx context.Context, e holdover.Epoch, token holdover.Token, shop int64) (holdover.Hold, error) {
+// can be released. A hold that is claiming or claimed is returned as it is. A
+// hold of another shop is unknown; shop zero is any. Errors: ErrUnknownHold,
+// *EndedError, *StaleError, ErrNoFence.
+func (s *Store) Mark(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token) (holdover.Hold, error) {
 	answer, err := s.run(ctx, step{op: "mark", script: s.scripts.mark, token: token, asked: e, writes: true},
 		epochText(e), token.String(), shop)
 	if err != nil {
@@ -79,10 +75,11 @@ func (s *Store) mark(ctx context.Context, e holdover.Epoch, token holdover.Token
 // End begins an end: a held hold becomes how (released or expired) and its
 // units go back to the counters; an unknown token gets an end record. A hold
 // that has ended is returned as it is, and so is, for StateExpired, one whose
-// expiry has not passed. Errors: ErrClaimPending, ErrAlreadyClaimed,
-// ErrNotLoaded, *StaleError, ErrNoFence.
-func (s *Store) End(ctx context.Context, e holdover.Epoch, token holdover.Token, how holdover.State) (holdover.Hold, error) {
-	_, h, err := s.end(ctx, e, token, how, 0, false)
+// expiry has not passed. A hold of another shop: ErrUnknownHold; shop zero is
+// any. Errors: ErrClaimPending, ErrAlreadyClaimed, ErrNotLoaded, *StaleError,
+// ErrNoFence.
+func (s *Store) End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State) (holdover.Hold, error) {
+	_, h, err := s.end(ctx, e, token, how, shop, false)
 	return h, err
 }
 
@@ -167,6 +164,7 @@ func (s *Store) Lookup(ctx context.Context, token holdover.Token) (holdover.Hold
 func (s *Store) changed(op string, token holdover.Token, r *reply) (kept bool, h holdover.Hold, err error) {
 	kept = r.number() == 1
 	h, err = r.hold()
+	h.Again = kept
 	return kept, h, s.readable(op, token, r, err)
 }
 

@@ -78,7 +78,7 @@ func (r *rig) prepare(token holdover.Token, state string, epoch holdover.Epoch) 
 		apply(holdover.StateHeld, func(h *holdover.Hold) { h.ExpiresAt = time.UnixMilli(1) })
 	case "claiming":
 		vote()
-		if _, err := r.Mark(ctx, epoch, token); err != nil {
+		if _, err := r.Mark(ctx, epoch, 0, token); err != nil {
 			r.t.Fatal(err)
 		}
 	case "claimed":
@@ -110,13 +110,13 @@ func (r *rig) take(token holdover.Token, step string, epoch holdover.Epoch) erro
 		_, err := r.Copy(ctx, epoch, fact(token, holdover.StateHeld, three))
 		return err
 	case "mark":
-		_, err := r.Mark(ctx, epoch, token)
+		_, err := r.Mark(ctx, epoch, 0, token)
 		return err
 	case "release":
-		_, err := r.End(ctx, epoch, token, holdover.StateReleased)
+		_, err := r.End(ctx, epoch, 0, token, holdover.StateReleased)
 		return err
 	case "expire":
-		_, err := r.End(ctx, epoch, token, holdover.StateExpired)
+		_, err := r.End(ctx, epoch, 0, token, holdover.StateExpired)
 		return err
 	case "fact-held", "fact-claimed", "fact-released", "fact-expired":
 		_, err := r.Apply(ctx, fact(token, must[holdover.State](r.t)(holdover.ParseState(step[5:])), three))

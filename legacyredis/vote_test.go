@@ -83,7 +83,7 @@ func TestLocationsShareACounter(t *testing.T) {
 	if !slices.Equal(g.Remaining, []int64{0, 0}) || !slices.Equal(g.Hold.Lines, []holdover.Line{here, there}) {
 		t.Errorf("grant is %+v", g)
 	}
-	must[holdover.Hold](t)(r.End(t.Context(), 0, g.Hold.Token, holdover.StateReleased))
+	must[holdover.Hold](t)(r.End(t.Context(), 0, 0, g.Hold.Token, holdover.StateReleased))
 	r.wantCounter(item, 7)
 }
 
@@ -132,7 +132,7 @@ func TestOverbookedReplaysNoVote(t *testing.T) {
 	if h := must[holdover.Hold](t)(r.Lookup(t.Context(), token)); h.State != holdover.StateHeld || h.Firm {
 		t.Errorf("hold is %+v, want a tentative one: the replay confirmed nothing", h)
 	}
-	must[holdover.Hold](t)(r.End(t.Context(), 0, other, holdover.StateReleased))
+	must[holdover.Hold](t)(r.End(t.Context(), 0, 0, other, holdover.StateReleased))
 	if g := must[holdover.Grant](t)(r.Vote(t.Context(), holdover.Ticket{Attempt: 2}, request(token, line(item, 3)))); !g.Replayed || !g.Hold.Firm {
 		t.Errorf("grant is %+v, want a replay that makes the hold firm", g)
 	}
@@ -220,7 +220,7 @@ func TestNumbersUpTo2To53(t *testing.T) {
 	if got := must[[]int64](t)(r.Counters(t.Context(), big, []int64{big})); got[0] != 1 {
 		t.Errorf("counter is %d, want 1", got[0])
 	}
-	must[holdover.Hold](t)(r.End(t.Context(), 0, req.Token, holdover.StateReleased))
+	must[holdover.Hold](t)(r.End(t.Context(), 0, 0, req.Token, holdover.StateReleased))
 	if got := must[[]int64](t)(r.Counters(t.Context(), big, []int64{big})); got[0] != most {
 		t.Errorf("counter is %d, want 2^53", got[0])
 	}

@@ -16,4 +16,4 @@ end
 check_indexes(token)
 
 write_fact(token, h, f, state, sign, false)
-return { 'ok', 0, answer(token, h) }
+return { 'ok', state == '' and 1 or 0, answer(token, h) }

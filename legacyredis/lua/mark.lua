@@ -8,10 +8,12 @@ if h.state == 'none' or is_reused(h, shop, '') then return { 'unknown' } end
 if h.state == 'released' or h.state == 'expired' then return { 'ended', h.state } end
 check_indexes(token)
 
+local again = 1
 if h.state == 'held' then
+  again = 0
   redis.call('HSET', hold_key(token), 'state', 'claiming', 'firm', '1')
   redis.call('ZADD', CLAIMING, text(now), token)
   redis.call('ZREM', HOLDS, token)
   h.state, h.firm = 'claiming', '1'
 end
-return { 'ok', 0, answer(token, h) }
+return { 'ok', again, answer(token, h) }
