@@ -21,6 +21,7 @@ func (s *Store) Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, erro
 			op: "apply held", token: h.Token, shop: h.Shop, lines: h.Lines, attempt: h.Attempt,
 			fact: true, expires: h.ExpiresAt, granted: h.GrantedAt,
 		})
+		g.Hold.Again = g.Replayed
 		return g.Hold, err
 	case holdover.StateClaimed:
 		return s.applyClaimed(ctx, h)
@@ -44,6 +45,7 @@ func (s *Store) applyClaimed(ctx context.Context, h holdover.Hold) (holdover.Hol
 		case err != nil:
 			return holdover.Hold{}, err
 		case r.State.Ended():
+			r.Hold.Again = true
 			return r.Hold, nil
 		case r.State == holdover.StateHeld:
 			err = s.claimHeld(ctx, e, r.Hold)

@@ -11,7 +11,7 @@ import (
 // Bounds of one statement. Longer lists are cut, in key order.
 const (
 	maxKeys  = 64  // rows of pool_state or inventory_ledger, branches of the locking union
-	maxUnits = 128 // units of one DELETE: longer lists lose the primary key on a small pool
+	maxUnits = 128 // units of one DELETE
 	maxRows  = 500 // rows of one INSERT
 )
 
@@ -100,15 +100,14 @@ type unit struct {
 func deleteUnitsStatement(shop int64, units []unit) *statement {
 	b := new(statement)
 	b.add(deleteUnitsHead)
-	for i := 0; i < len(units); {
-		k := units[i].key
-		b.sep(i, " OR ").add(deleteUnitsLine, shop, k.item, k.group)
-		for first := i; i < len(units) && units[i].key == k; i++ {
-			b.sep(i-first, ", ").add("?", units[i].number)
+	for i, u := range units {
+		row := deleteUnitsNext
+		if i == 0 {
+			row = deleteUnitsFirst
 		}
-		b.add("))")
+		b.add(row, u.item, u.group, u.number)
 	}
-	return b.add(deleteUnitsTail)
+	return b.add(deleteUnitsTail, shop)
 }
 
 func moveIssuedStatement(shop int64, lines []holdover.Line, sign int64) *statement {

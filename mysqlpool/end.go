@@ -25,10 +25,11 @@ type ending struct {
 const maxReread = 16
 
 // Claim deducts the ledger and ends the hold, under the epoch; with journal it
-// records that Redis does not know. Claimed already: no error. Errors:
+// records that Redis does not know. Claimed already: no error. A hold of
+// another shop is unknown; shop zero is any. Errors:
 // ErrUnknownHold, *EndedError.
-func (s *Store) Claim(ctx context.Context, e holdover.Epoch, token holdover.Token, journal bool) (holdover.Hold, error) {
-	h, _, err := s.end(ctx, ending{op: "claim", epoch: e, token: token, how: holdover.StateClaimed, journal: journal, strict: true})
+func (s *Store) Claim(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, journal bool) (holdover.Hold, error) {
+	h, _, err := s.end(ctx, ending{op: "claim", epoch: e, shop: shop, token: token, how: holdover.StateClaimed, journal: journal, strict: true})
 	if err == nil && h.State != holdover.StateClaimed {
 		return h, holdover.EndError(token, h.State)
 	}
@@ -37,13 +38,13 @@ func (s *Store) Claim(ctx context.Context, e holdover.Epoch, token holdover.Toke
 
 // End ends the hold in MySQL alone, under the epoch: how is released or
 // expired. Ended already: no error, the hold says how. An unknown token gets an
-// end record. StateExpired leaves a hold whose expiry has not passed. Errors:
-// ErrAlreadyClaimed.
-func (s *Store) End(ctx context.Context, e holdover.Epoch, token holdover.Token, how holdover.State, journal bool) (holdover.Hold, error) {
+// end record. StateExpired leaves a hold whose expiry has not passed. A hold of
+// another shop: ErrUnknownHold; shop zero is any. Errors: ErrAlreadyClaimed.
+func (s *Store) End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State, journal bool) (holdover.Hold, error) {
 	if how != holdover.StateReleased && how != holdover.StateExpired {
 		return holdover.Hold{}, &holdover.InvalidError{Field: "state", Value: how.String(), Problem: "is not an end: want released or expired"}
 	}
-	h, _, err := s.end(ctx, ending{op: "end " + how.String(), epoch: e, token: token, how: how, journal: journal})
+	h, _, err := s.end(ctx, ending{op: "end " + how.String(), epoch: e, shop: shop, token: token, how: how, journal: journal})
 	if err == nil && h.State == holdover.StateClaimed {
 		return h, holdover.EndError(token, h.State)
 	}
@@ -78,6 +79,7 @@ func (s *Store) end(ctx context.Context, e ending) (h holdover.Hold, did bool, e
 		if err != nil {
 			return holdover.Hold{}, false, err
 		}
+		r.Hold.Again = !did
 		return r.Hold, did, nil
 	}
 	return holdover.Hold{}, false, s.fail(e.op, e.token, errChanged)
@@ -133,7 +135,7 @@ func (s *Store) endOther(ctx context.Context, e ending, r *record) error {
 		*r = now
 		foreign := e.shop != 0 && r.Shop != 0 && e.shop != r.Shop
 		switch {
-		case e.strict && (r.State == holdover.StateNone || foreign):
+		case foreign, e.strict && r.State == holdover.StateNone:
 			return unknownHold(e.token)
 		case r.State == holdover.StateNone:
 			if _, err := t.exec(ctx, stmtEndRecord, e.token[:], e.how.String()); err != nil {

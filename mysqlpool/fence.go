@@ -66,7 +66,7 @@ func (t *tx) checkFence(ctx context.Context, e holdover.Epoch) error {
 // CompareAndSetFence writes f if the epoch here is still from (zero: no fence
 // yet), else returns a *StaleError with the fence that is there.
 func (s *Store) CompareAndSetFence(ctx context.Context, from holdover.Epoch, f holdover.Fence) error {
-	if f.Epoch <= from || f.Stage.Truth() == holdover.StoreNone || f.Stage == holdover.StageUnknown {
+	if f.Epoch <= from || f.Stage == holdover.StageUnknown {
 		return &holdover.InvalidError{Field: "fence", Value: f.String(), Problem: fmt.Sprintf("can't follow epoch %d: want a larger epoch and a stage", from)}
 	}
 	ctx, cancel := s.deadline(ctx)

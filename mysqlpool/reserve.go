@@ -75,7 +75,7 @@ func (s *Store) reserve(ctx context.Context, w *wanted) (holdover.Grant, error) 
 		if oversized || round >= poolRounds {
 			h, err = s.reserveUnderLock(ctx, w, keys)
 		} else {
-			h, err = s.reserveFromPool(ctx, w)
+			h, err = s.reserveFromPool(ctx, w, keys)
 		}
 		switch {
 		case err == nil:
@@ -93,17 +93,15 @@ func (s *Store) reserve(ctx context.Context, w *wanted) (holdover.Grant, error) 
 			}
 			continue
 		case errors.Is(err, errShort):
-			s.stats.short.Add(1)
-			if err = s.refusal(ctx, w, keys); err == nil {
-				if err := s.refillShort(ctx, w); err != nil {
-					return holdover.Grant{}, err
-				}
-				continue
+			if err := s.refillShort(ctx, w); err != nil {
+				return holdover.Grant{}, err
 			}
+			continue
 		}
-		if errors.Is(err, holdover.ErrOutOfStock) {
-			// Another call with this token may have taken the last units itself. Look
-			// after the refusal: what was granted before it is seen.
+		if is(err, holdover.ErrOutOfStock, holdover.ErrNotLoaded) {
+			// The token may stand for a hold all the same: another call with it took the
+			// last units, or it has other lines. Look after the refusal: what was granted
+			// before it is seen.
 			known, lookErr := s.look(ctx, w.token)
 			if lookErr != nil {
 				return holdover.Grant{}, lookErr
@@ -115,7 +113,9 @@ func (s *Store) reserve(ctx context.Context, w *wanted) (holdover.Grant, error) 
 				}
 				return g, err
 			}
-			s.stats.refusals.Add(1)
+			if errors.Is(err, holdover.ErrOutOfStock) {
+				s.stats.refusals.Add(1)
+			}
 		}
 		return holdover.Grant{}, err
 	}
@@ -144,7 +144,7 @@ func (s *Store) valid(w *wanted) error {
 
 // reserveFromPool takes rows that nobody has locked. It never waits for
 // another buyer, and takes no lock that a refill needs.
-func (s *Store) reserveFromPool(ctx context.Context, w *wanted) (h holdover.Hold, err error) {
+func (s *Store) reserveFromPool(ctx context.Context, w *wanted, keys []key) (h holdover.Hold, err error) {
 	wants := make([]want, len(w.lines))
 	for i, l := range w.lines {
 		wants[i] = want{keyOf(l), l.Quantity}
@@ -158,6 +158,10 @@ func (s *Store) reserveFromPool(ctx context.Context, w *wanted) (h holdover.Hold
 			return err
 		}
 		if w.short = missing(w.lines, units); len(w.short) > 0 {
+			s.stats.short.Add(1)
+			if err := t.refusal(ctx, w, keys); err != nil {
+				return err
+			}
 			return errShort
 		}
 		h = w.hold(now)
@@ -294,32 +298,28 @@ func (t *tx) deleteUnits(ctx context.Context, shop int64, units []unit) error {
 }
 
 // refusal is the ledger's word, under the fence and in one snapshot: nil when
-// every line could still be met, by units that others may hold in open
-// transactions at this moment. It takes no lock on stock, so sold-out items cost no waiting.
-func (s *Store) refusal(ctx context.Context, w *wanted, keys []key) error {
-	return s.transact(ctx, s.main, w.op, w.token, func(ctx context.Context, t *tx) error {
-		if err := t.checkFence(ctx, w.epoch); err != nil {
-			return err
+// every line could still be met, by headroom or by units that others have in
+// open transactions at this moment. It waits for nobody, so a sold-out item is
+// refused as fast as it was sold.
+func (t *tx) refusal(ctx context.Context, w *wanted, keys []key) error {
+	levels, err := t.s.levels(ctx, t.conn, w.shop, keys)
+	if err != nil {
+		return err
+	}
+	var short []holdover.Shortage
+	for _, l := range w.lines {
+		st, ok := levels[keyOf(l)]
+		if !ok {
+			return t.s.notLoaded(w.shop, keyOf(l))
 		}
-		levels, err := s.levels(ctx, t.conn, w.shop, keys)
-		if err != nil {
-			return err
+		if free := max(0, st.Free()); free < l.Quantity {
+			short = append(short, holdover.Shortage{Item: l.Item, Group: l.Group, Want: l.Quantity, Left: free})
 		}
-		var short []holdover.Shortage
-		for _, l := range w.lines {
-			st, ok := levels[keyOf(l)]
-			if !ok {
-				return s.notLoaded(w.shop, keyOf(l))
-			}
-			if free := max(0, st.Free()); free < l.Quantity {
-				short = append(short, holdover.Shortage{Item: l.Item, Group: l.Group, Want: l.Quantity, Left: free})
-			}
-		}
-		if len(short) > 0 {
-			return &holdover.OutOfStockError{Store: holdover.StoreMySQL, Shop: w.shop, Short: short}
-		}
-		return nil
-	})
+	}
+	if len(short) > 0 {
+		return &holdover.OutOfStockError{Store: holdover.StoreMySQL, Shop: w.shop, Short: short}
+	}
+	return nil
 }
 
 // replay answers for a token that has rows: under the fence, in the vote's or

@@ -59,10 +59,14 @@ WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPD
 WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE)`
 	waitTail = `) u /*app='holdover',op='reserve',step='wait'*/`
 
-	// By whole keys, at most 128 of them; the multi-table form takes an index hint.
-	deleteUnitsHead = `DELETE u FROM reservation_units u FORCE INDEX (PRIMARY) WHERE `
-	deleteUnitsLine = `(u.shop_id = ? AND u.item_id = ? AND u.group_id = ? AND u.unit IN (`
-	deleteUnitsTail = ` /*app='holdover',op='reserve',step='take'*/`
+	// By whole keys. A list in the WHERE clause, IN or OR, with a hint or
+	// without, becomes a scan while the pool is small, and a scan locks other
+	// buyers' rows: it deadlocks. A join in the written order looks each unit up.
+	deleteUnitsHead  = `DELETE u FROM (`
+	deleteUnitsFirst = `SELECT ? AS item_id, ? AS group_id, ? AS unit`
+	deleteUnitsNext  = ` UNION ALL SELECT ?, ?, ?`
+	deleteUnitsTail  = `) d STRAIGHT_JOIN reservation_units u FORCE INDEX (PRIMARY)
+ON u.shop_id = ? AND u.item_id = d.item_id AND u.group_id = d.group_id AND u.unit = d.unit /*app='holdover',op='reserve',step='take'*/`
 
 	insertUnitsHead = `INSERT INTO reservation_units (shop_id, item_id, group_id, unit) VALUES `
 	insertUnitsTail = ` /*app='holdover',op='refill',step='units'*/`
@@ -80,7 +84,7 @@ const (
 
 	stmtEnsurePool = `INSERT IGNORE INTO pool_state (shop_id, item_id, group_id, issued, next_unit)
 SELECT shop_id, item_id, group_id, 0, 1 FROM inventory_ledger WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='refill',step='pool_state'*/`
-	stmtRefilled = `UPDATE pool_state SET issued = issued + ?, next_unit = next_unit + ?
+	stmtRefilled = `UPDATE pool_state FORCE INDEX (PRIMARY) SET issued = issued + ?, next_unit = next_unit + ?
 WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='refill',step='issued'*/`
 
 	// issued + CASE ... END for the lines of one hold.
@@ -94,8 +98,8 @@ WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='refill',
 	deductLine = `(item_id = ? AND group_id = ? AND available >= ?)`
 	deductTail = ` /*app='holdover',op='claim',step='ledger'*/`
 
-	stmtSetIssued    = `UPDATE pool_state SET issued = ? WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='claim',step='set_issued'*/`
-	stmtSetAvailable = `UPDATE inventory_ledger SET available = ? WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='claim',step='set_available'*/`
+	stmtSetIssued    = `UPDATE pool_state FORCE INDEX (PRIMARY) SET issued = ? WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='claim',step='set_issued'*/`
+	stmtSetAvailable = `UPDATE inventory_ledger FORCE INDEX (PRIMARY) SET available = ? WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='claim',step='set_available'*/`
 	locationsHead    = `SELECT item_id, group_id FROM inventory_ledger WHERE shop_id = ? AND item_id IN (`
 	locationsTail    = `) ORDER BY shop_id, item_id, group_id /*app='holdover',op='claim',step='locations'*/`
 )
@@ -138,8 +142,8 @@ const (
 	holdColumns = `r.token, r.line, r.shop_id, r.item_id, r.group_id, r.quantity, r.state, r.expires_at, r.granted_at, r.attempt,
 (r.firm OR r.granted_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND), r.expires_at <= UTC_TIMESTAMP(3)`
 
-	stmtHold       = `SELECT ` + holdColumns + ` FROM reserved_quantities r WHERE r.token = ? ORDER BY r.line /*app='holdover',op='lookup',step='hold'*/`
-	stmtHoldUpdate = `SELECT ` + holdColumns + ` FROM reserved_quantities r WHERE r.token = ? ORDER BY r.line FOR UPDATE /*app='holdover',op='replay',step='lock'*/`
+	stmtHold       = `SELECT ` + holdColumns + ` FROM reserved_quantities r FORCE INDEX (PRIMARY) WHERE r.token = ? ORDER BY r.line /*app='holdover',op='lookup',step='hold'*/`
+	stmtHoldUpdate = `SELECT ` + holdColumns + ` FROM reserved_quantities r FORCE INDEX (PRIMARY) WHERE r.token = ? ORDER BY r.line FOR UPDATE /*app='holdover',op='replay',step='lock'*/`
 
 	// A plain INSERT: a second grant of a token fails on line 0, whatever its
 	// lines are, and is found out by reading. Never ON DUPLICATE KEY.
@@ -149,11 +153,13 @@ const (
 	insertClaimRow = `(?, ?, ?, ?, ?, ?, 'claimed', ?, ?, UTC_TIMESTAMP(3), ?, ?)`
 	insertHoldTail = ` /*app='holdover',op='reserve',step='hold'*/`
 	stmtEndRecord  = insertHoldHead + `(?, 0, 0, 0, 0, 0, ?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 0, 1) /*app='holdover',op='end',step='record'*/`
-	stmtFirm       = `UPDATE reserved_quantities SET firm = 1 WHERE token = ? AND state = 'held' /*app='holdover',op='replay',step='firm'*/`
-	stmtEndHold    = `UPDATE reserved_quantities SET state = ?, ended_at = UTC_TIMESTAMP(3)
+	stmtFirm       = `UPDATE reserved_quantities FORCE INDEX (PRIMARY) SET firm = 1 WHERE token = ? AND state = 'held' /*app='holdover',op='replay',step='firm'*/`
+	stmtEndHold    = `UPDATE reserved_quantities FORCE INDEX (PRIMARY) SET state = ?, ended_at = UTC_TIMESTAMP(3)
 WHERE token = ? AND state = 'held' AND attempt = ? AND granted_at = ? /*app='holdover',op='end',step='hold'*/`
-	stmtGiveBack = `DELETE FROM reserved_quantities WHERE token = ? AND state = 'held' AND attempt = ? AND granted_at = ?
-AND firm = 0 AND granted_at > UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND /*app='holdover',op='give_back',step='hold'*/`
+	// A DELETE takes an index hint only as a join, and honours it only there.
+	deleteHold   = `DELETE r FROM (SELECT ? AS token) t STRAIGHT_JOIN reserved_quantities r FORCE INDEX (PRIMARY) ON r.token = t.token `
+	stmtGiveBack = deleteHold + `WHERE r.state = 'held' AND r.attempt = ? AND r.granted_at = ?
+AND r.firm = 0 AND r.granted_at > UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND /*app='holdover',op='give_back',step='hold'*/`
 
 	entriesHead = `INSERT INTO ledger_entries (token, entry, shop_id, item_id, group_id, delta, kind, at) VALUES `
 	entriesRow  = `(?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(3))`
@@ -180,7 +186,7 @@ ORDER BY p.token, r.line /*app='holdover',op='verify',step='live'*/`
 AND r.expires_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND AND r.ended_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND
 AND NOT EXISTS (SELECT 1 FROM holdover_unmirrored j WHERE j.token = r.token)
 ORDER BY r.expires_at, r.token LIMIT ? /*app='holdover',op='purge',step='list'*/`
-	stmtPurge = `DELETE FROM reserved_quantities WHERE token = ? AND state <> 'held' /*app='holdover',op='purge',step='delete'*/`
+	stmtPurge = deleteHold + `WHERE r.state <> 'held' /*app='holdover',op='purge',step='delete'*/`
 )
 
 // The journal. Its row's version is new and random with every write.
