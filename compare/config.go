@@ -119,8 +119,8 @@ func (c Config) withDefaults() (Config, error) {
 	if !(c.MinCoverage > 0 && c.MinCoverage <= 1) {
 		errs = append(errs, bad("min_coverage", c.MinCoverage, "must be above 0 and at most 1"))
 	}
-	if !(c.SketchAccuracy >= 0.001 && c.SketchAccuracy <= 0.1) {
-		errs = append(errs, bad("sketch_accuracy", c.SketchAccuracy, "must be between 0.001 and 0.1"))
+	if !(c.SketchAccuracy >= minAccuracy && c.SketchAccuracy <= maxAccuracy) {
+		errs = append(errs, bad("sketch_accuracy", c.SketchAccuracy, fmt.Sprintf("must be between %v and %v", minAccuracy, maxAccuracy)))
 	}
 	for k, b := range c.ExplainBudget {
 		if !k.Explained() {

@@ -14,6 +14,12 @@ import (
 // beyond that the values nearest to zero lose accuracy first.
 const maxBins = 2048
 
+// The accuracies that make sense: finer ones need more bins than there are.
+const (
+	minAccuracy = 0.007
+	maxAccuracy = 0.1
+)
+
 func newStore() store.Store { return store.NewCollapsingLowestDenseStore(maxBins) }
 
 // Quantiles sum up one series of times in microseconds. The sketch behind
@@ -25,11 +31,29 @@ type Quantiles struct {
 	P99    float64 `json:"p99_us"`
 	P999   float64 `json:"p999_us"`
 	Max    float64 `json:"max_us"`
-	Sketch []byte  `json:"sketch,omitempty"`
+	Sketch *Sketch `json:"sketch,omitempty"`
 }
+
+// Sketch is the content of a DDSketch as plain numbers: bin i of accuracy a
+// counts the values around ((1+a)/(1-a))^i microseconds. A format of our own,
+// because the library's decoder trusts its input and a file does not deserve that.
+type Sketch struct {
+	Accuracy float64 `json:"accuracy"`
+	Zeros    uint64  `json:"zeros,omitempty"`
+	Positive []Bin   `json:"positive,omitempty"`
+	Negative []Bin   `json:"negative,omitempty"`
+}
+
+// Bin is an index and a count.
+type Bin [2]int64
+
+// maxIndex bounds an index that is read: at the finest accuracy allowed it is
+// far beyond any time.
+const maxIndex = 100_000
 
 // series is one sketch with its exact ends.
 type series struct {
+	accuracy float64
 	sketch   *ddsketch.DDSketch
 	min, max float64
 	n        uint64
@@ -40,7 +64,7 @@ func newSeries(accuracy float64) (*series, error) {
 	if err != nil {
 		return nil, fmt.Errorf("latency sketch of accuracy %v: %w", accuracy, err)
 	}
-	return &series{sketch: ddsketch.NewDDSketchFromStoreProvider(m, newStore)}, nil
+	return &series{accuracy: accuracy, sketch: ddsketch.NewDDSketchFromStoreProvider(m, newStore)}, nil
 }
 
 func (s *series) add(us float64) error {
@@ -68,36 +92,64 @@ func (s *series) quantiles() Quantiles {
 			*at = min(max(values[i], s.min), s.max) // the ends are exact, the sketch is not
 		}
 	}
-	s.sketch.Encode(&q.Sketch, false)
+	q.Sketch = &Sketch{
+		Accuracy: s.accuracy, Zeros: uint64(s.sketch.GetZeroCount()),
+		Positive: binsOf(s.sketch.GetPositiveValueStore()), Negative: binsOf(s.sketch.GetNegativeValueStore()),
+	}
 	return q
+}
+
+func binsOf(from store.Store) (bins []Bin) {
+	from.ForEach(func(index int, count float64) (stop bool) {
+		bins = append(bins, Bin{int64(index), int64(count)})
+		return false
+	})
+	return bins
 }
 
 // readSeries rebuilds a series from a report; n is the report's count, which
 // the sketch must agree with.
-func readSeries(q Quantiles, n uint64) (s *series, err error) {
-	defer func() {
-		if r := recover(); r != nil { // the decoder trusts its input; a file does not deserve that
-			s, err = nil, fmt.Errorf("latency sketch can't be decoded: %v", r)
-		}
-	}()
-	sketch, err := ddsketch.DecodeDDSketch(q.Sketch, newStore, nil)
+func readSeries(q Quantiles, n uint64) (*series, error) {
+	if q.Sketch == nil {
+		return nil, errors.New("the report has no latency sketch: a compact report can't be merged")
+	}
+	if math.IsNaN(q.Min) || math.IsNaN(q.Max) || !(q.Sketch.Accuracy >= minAccuracy && q.Sketch.Accuracy <= maxAccuracy) {
+		return nil, fmt.Errorf("latency sketch from %v to %v of accuracy %v: NaN or out of range, it can't be merged", q.Min, q.Max, q.Sketch.Accuracy)
+	}
+	s, err := newSeries(q.Sketch.Accuracy)
 	if err != nil {
-		return nil, fmt.Errorf("latency sketch can't be decoded: %w", err)
+		return nil, err
 	}
-	count := sketch.GetCount()
-	switch {
-	case math.IsNaN(count) || math.IsNaN(q.Min) || math.IsNaN(q.Max) || math.IsInf(count, 0):
-		return nil, errors.New("latency sketch holds NaN or infinity: it can't be merged")
-	case count != float64(n):
-		return nil, fmt.Errorf("latency sketch holds %v values where the report says %d", count, n)
+	count := q.Sketch.Zeros
+	for _, part := range []struct {
+		to   store.Store
+		from []Bin
+	}{{s.sketch.GetPositiveValueStore(), q.Sketch.Positive}, {s.sketch.GetNegativeValueStore(), q.Sketch.Negative}} {
+		for _, b := range part.from {
+			index, c := b[0], b[1]
+			if c <= 0 || index < -maxIndex || index > maxIndex || len(part.from) > maxBins {
+				return nil, fmt.Errorf("latency sketch has bin %d with count %d of %d bins: it can't be read", index, c, len(part.from))
+			}
+			part.to.AddWithCount(int(index), float64(c))
+			count += uint64(c)
+		}
 	}
-	return &series{sketch: sketch, min: q.Min, max: q.Max, n: n}, nil
+	if q.Sketch.Zeros > 0 {
+		if err := s.sketch.AddWithCount(0, float64(q.Sketch.Zeros)); err != nil {
+			return nil, fmt.Errorf("latency sketch can't be read: %w", err)
+		}
+	}
+	if count != n {
+		return nil, fmt.Errorf("latency sketch holds %d values where the report says %d", count, n)
+	}
+	s.min, s.max, s.n = q.Min, q.Max, n
+	return s, nil
 }
 
 func (s *series) merge(other *series) error {
 	if !s.sketch.IndexMapping.Equals(other.sketch.IndexMapping) {
 		return fmt.Errorf("latency sketches of accuracy %.4g and %.4g can't be merged: run every instance with the same accuracy",
-			s.sketch.RelativeAccuracy(), other.sketch.RelativeAccuracy())
+			s.accuracy, other.accuracy)
 	}
 	if other.n == 0 {
 		return nil

@@ -215,7 +215,8 @@ func TestSketchesThatDoNotMerge(t *testing.T) {
 	for want, spoil := range map[string]func(*Latency){
 		"NaN":             func(l *Latency) { l.Delta.Min = math.NaN() },
 		"the report says": func(l *Latency) { l.Pairs = 5 },
-		"can't be decode": func(l *Latency) { l.Delta.Sketch = []byte{0xff, 0xff, 0xff} },
+		"can't be read":   func(l *Latency) { l.Delta.Sketch.Positive[0][0] = 1 << 60 },
+		"of accuracy 0":   func(l *Latency) { l.Delta.Sketch.Accuracy = 0 },
 	} {
 		r := c.Report()
 		spoil(&r.Latency[0])
@@ -237,7 +238,7 @@ func TestSketchesThatDoNotMerge(t *testing.T) {
 
 func FuzzReadEvents(f *testing.F) {
 	f.Add(`{"v":1,"event":{"seq":1,"kind":"match","run":"r","stage":"shadow"}}` + "\n")
-	f.Add(`{"v":1,"snapshot":{"pods":["p"],"runs":["r"],"latency":[{"stage":"shadow","pairs":1,"redis":{"sketch":"/w=="}}]}}` + "\n")
+	f.Add(`{"v":1,"snapshot":{"pods":["p"],"runs":["r"],"latency":[{"stage":"shadow","pairs":1,"redis":{"sketch":{"accuracy":0.01,"positive":[[3,1]]}}}]}}` + "\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := ReadEvents(Source{"f", strings.NewReader(text)})
 		if err == nil && r.Verdict == VerdictOK && r.Compared == 0 {

@@ -31,6 +31,9 @@ type MySQLState interface {
 	// Stocks pages over the stock rows in the order of shop, item and group,
 	// beginning after those of the given one; an empty page ends.
 	Stocks(ctx context.Context, after holdover.Stock, limit int) ([]holdover.Stock, error)
+	// StocksOf reads the rows of some items of a shop; held units may be taken
+	// as issued less pooled.
+	StocksOf(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error)
 	// Lookup is as RedisState's.
 	Lookup(ctx context.Context, token holdover.Token) (holdover.Hold, error)
 }

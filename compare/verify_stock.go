@@ -270,10 +270,35 @@ func (v *verifier) stocks(ctx context.Context, keys []itemKey, all bool) (map[it
 	if all {
 		return rows, read(holdover.Stock{}, nil)
 	}
+	summed := map[itemKey]bool{} // rows whose sums were wrong: only Stocks counts their holds
+	for r := range v.rows {
+		summed[itemKey{r.shop, r.item}] = true
+	}
+	byShop := map[int64][]int64{}
 	for _, key := range unique(keys) {
+		if !summed[key] {
+			byShop[key.shop] = append(byShop[key.shop], key.item)
+			continue
+		}
 		// Group ids are positive, so that this is just before the item's first row.
 		if err := read(holdover.Stock{Shop: key.shop, Item: key.item}, &key); err != nil {
 			return nil, err
+		}
+	}
+	for shop, items := range byShop {
+		for page := range slices.Chunk(items, v.cfg.PageSize) {
+			var stocks []holdover.Stock
+			err := v.call(ctx, fmt.Sprintf("read the stock of %d items of shop %d in mysql", len(page), shop), func(ctx context.Context) (err error) {
+				stocks, err = v.mysql.StocksOf(ctx, shop, page)
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			for _, s := range stocks {
+				key := itemKey{s.Shop, s.Item}
+				rows[key] = append(rows[key], s)
+			}
 		}
 	}
 	return rows, nil

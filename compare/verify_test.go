@@ -125,6 +125,16 @@ func (w *world) endMySQL(token holdover.Token, how holdover.State) {
 	w.mysql[token] = h
 }
 
+// forget drops end records whose retention is over.
+func (w *world) forget(tokens []holdover.Token) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range tokens {
+		delete(w.redis, t)
+		delete(w.mysql, t)
+	}
+}
+
 func (w *world) foreignWrite(item, units int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,6 +219,13 @@ func (m mysqlTable) Stocks(_ context.Context, after holdover.Stock, limit int) (
 	rows := slices.SortedFunc(maps.Values(m.stock), compare)
 	rows = slices.DeleteFunc(rows, func(s holdover.Stock) bool { return compare(s, after) <= 0 })
 	return rows[:min(limit, len(rows))], nil
+}
+
+func (m mysqlTable) StocksOf(_ context.Context, shop int64, items []int64) ([]holdover.Stock, error) {
+	m.enter("stocks")
+	defer m.mu.Unlock()
+	rows := slices.Collect(maps.Values(m.stock))
+	return slices.DeleteFunc(rows, func(s holdover.Stock) bool { return s.Shop != shop || !slices.Contains(items, s.Item) }), nil
 }
 
 func (m mysqlTable) Lookup(_ context.Context, token holdover.Token) (holdover.Hold, error) {
@@ -513,15 +530,22 @@ func TestVerifyFailures(t *testing.T) {
 // the race detector: nothing is called different.
 func TestVerifyUnderTraffic(t *testing.T) {
 	w := newWorld()
+	w.counter[itemKey{1, 1}] += 1 << 40
+	w.changeStock(rowKey{1, 1, 1}, func(s *holdover.Stock) { s.Available += 1 << 40 })
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for worker := range 3 {
 		wg.Go(func() {
+			var ended []holdover.Token // their records are kept for a while
 			for n := worker; ; n++ {
 				select {
 				case <-stop:
 					return
 				default:
+				}
+				if len(ended) == 20 {
+					w.forget(ended)
+					ended = ended[:0]
 				}
 				token := w.reserve(1, 1)
 				switch n % 3 {
@@ -534,6 +558,7 @@ func TestVerifyUnderTraffic(t *testing.T) {
 				default:
 					w.end(token, holdover.StateExpired)
 				}
+				ended = append(ended, token)
 			}
 		})
 	}

@@ -21,14 +21,12 @@ func (f *Facade) Claim(ctx context.Context, shop int64, token holdover.Token) (h
 // in MySQL, then clear Redis off the buyer's path. Once marked, it is certain.
 func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64) (holdover.Result, error) {
 	if v.Stage == holdover.StageMySQLOnly {
-		h, err := f.mysql.Claim(ctx, v.Epoch, a.token, false)
+		h, err := f.mysql.Claim(ctx, v.Epoch, shop, a.token, false)
 		return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, err, "mysql decides alone")
 	}
 	o := f.observation(v, a, holdover.OpClaim, holdover.Request{Shop: shop, Token: a.token})
 	marked, err := timed(&o.Redis, func() (holdover.Hold, error) { return f.mark(ctx, v, a, shop) })
 	switch {
-	case err == nil && marked.Shop != 0 && marked.Shop != shop:
-		return f.ended(v, holdover.StoreRedis, marked, shop, holdover.StateClaimed, nil, "")
 	case err == nil:
 	case v.Stage == holdover.StageMySQL && (errors.Is(err, holdover.ErrUnknownHold) || f.redisGone(err)):
 		return f.claimWithoutRedis(ctx, v, a, shop, o, err)
@@ -82,7 +80,7 @@ func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64) (hol
 		defer cancel()
 		markCtx = short
 	}
-	h, err := f.redis.Mark(markCtx, v.Epoch, a.token)
+	h, err := f.redis.Mark(markCtx, v.Epoch, shop, a.token)
 	if v.Stage == holdover.StageMySQL && f.redisGone(err) {
 		f.markRedisAway()
 	}
@@ -97,7 +95,7 @@ func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64) (hol
 		return h, err
 	}
 	f.stats.adopted.Add(1)
-	return f.redis.Mark(ctx, v.Epoch, a.token)
+	return f.redis.Mark(ctx, v.Epoch, shop, a.token)
 }
 
 // claimWithoutRedis is a claim in mysql when Redis is away or does not know the
@@ -108,7 +106,7 @@ func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, sho
 		if err := f.raiseMySQL(ctx); err != nil {
 			return holdover.Hold{}, err
 		}
-		return f.mysql.Claim(ctx, v.Epoch, a.token, true)
+		return f.mysql.Claim(ctx, v.Epoch, shop, a.token, true)
 	})
 	o.MySQL.State, o.Lines = h.State, h.Lines
 	if !errors.Is(err, holdover.ErrStale) && !errors.Is(err, holdover.ErrUnknownHold) {
@@ -126,20 +124,17 @@ func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, sho
 func (f *Facade) Release(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
 	a := newAttempt(token)
 	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
-		if err := f.checkShop(ctx, v, shop, token); err != nil {
-			return holdover.Result{Decision: f.decision(v, v.Stage.Truth(), "the hold belongs to another shop")}, err
-		}
-		h, by, reason, err := f.end(ctx, v, a, holdover.StateReleased)
+		h, by, reason, err := f.end(ctx, v, a, shop, holdover.StateReleased)
 		return f.ended(v, by, h, shop, holdover.StateReleased, err, reason)
 	})
 }
 
 // end is one turn of a release or an expiry (rules 13 and 14): it begins in the
-// store that decides about ends, and follows in the other. It returns the hold
-// as it is afterwards.
-func (f *Facade) end(ctx context.Context, v *view, a *attempt, how holdover.State) (h holdover.Hold, by holdover.Store, reason string, err error) {
+// store that decides about ends, and follows in the other. Shop zero is any. It
+// returns the hold as it is afterwards.
+func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how holdover.State) (h holdover.Hold, by holdover.Store, reason string, err error) {
 	if v.Stage == holdover.StageMySQLOnly {
-		h, err = f.mysql.End(ctx, v.Epoch, a.token, how, false)
+		h, err = f.mysql.End(ctx, v.Epoch, shop, a.token, how, false)
 		return h, holdover.StoreMySQL, "mysql decides alone", err
 	}
 	op := holdover.OpRelease
@@ -149,14 +144,14 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, how holdover.Stat
 	o := f.observation(v, a, op, holdover.Request{Token: a.token})
 	h, err = timed(&o.Redis, func() (holdover.Hold, error) {
 		if v.Stage != holdover.StageMySQL {
-			return f.redis.End(ctx, v.Epoch, a.token, how)
+			return f.redis.End(ctx, v.Epoch, shop, a.token, how)
 		}
 		if f.redisIsAway() {
 			return holdover.Hold{}, &holdover.StoreError{Store: holdover.StoreRedis, Pod: f.cfg.Pod, Op: "end", Token: a.token, Err: errors.New("it gave no answer a moment ago")}
 		}
 		ctx, cancel := context.WithTimeout(ctx, f.cfg.MirrorTimeout)
 		defer cancel()
-		return f.redis.End(ctx, v.Epoch, a.token, how)
+		return f.redis.End(ctx, v.Epoch, shop, a.token, how)
 	})
 	o.Shop, o.Lines, o.Redis.State = h.Shop, h.Lines, h.State
 	if err != nil {
@@ -165,7 +160,7 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, how holdover.Stat
 			if err := f.raiseMySQL(ctx); err != nil {
 				return h, holdover.StoreMySQL, "redis is away", err
 			}
-			h, err = timed(&o.MySQL, func() (holdover.Hold, error) { return f.mysql.End(ctx, v.Epoch, a.token, how, true) })
+			h, err = timed(&o.MySQL, func() (holdover.Hold, error) { return f.mysql.End(ctx, v.Epoch, shop, a.token, how, true) })
 			o.Shop, o.Lines, o.MySQL.State = h.Shop, h.Lines, h.State
 			if !errors.Is(err, holdover.ErrStale) {
 				f.observe(o)
@@ -205,12 +200,12 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, how holdover.Stat
 
 // ended builds the answer of a claim or a release from how the hold stands now.
 func (f *Facade) ended(v *view, by holdover.Store, h holdover.Hold, shop int64, want holdover.State, err error, reason string) (holdover.Result, error) {
-	res := f.result(v, by, h, h.Again, reason)
+	res := f.result(v, by, h, h.Again && err == nil && h.State == want, reason)
 	switch {
 	case err != nil:
 		return res, err
 	case h.Shop != 0 && h.Shop != shop, len(h.Lines) == 0:
-		res.Hold = holdover.Hold{}
+		res.Hold, res.Replayed = holdover.Hold{}, false
 		res.Decision.Reason = "no store knows the hold"
 		return res, fmt.Errorf("pod %s, shop %d, hold %s: %w", f.cfg.Pod, shop, h.Token, holdover.ErrUnknownHold)
 	case h.State == want:
@@ -223,16 +218,6 @@ func (f *Facade) ended(v *view, by holdover.Store, h holdover.Hold, shop int64, 
 	default:
 		return res, holdover.EndError(h.Token, h.State)
 	}
-}
-
-// checkShop keeps one shop from ending another shop's hold: Redis's end step
-// goes by token alone.
-func (f *Facade) checkShop(ctx context.Context, v *view, shop int64, token holdover.Token) error {
-	h, err := f.lookup(ctx, v, token)
-	if err == nil && h.State != holdover.StateNone && h.Shop != 0 && h.Shop != shop {
-		return fmt.Errorf("pod %s, shop %d, hold %s: %w", f.cfg.Pod, shop, token, holdover.ErrUnknownHold)
-	}
-	return nil // unknown or unreadable: the step itself decides
 }
 
 // Lookup says what the deciding store knows; see holdover.Reserver.

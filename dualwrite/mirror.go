@@ -96,7 +96,25 @@ type unmirrored struct {
 
 type unmirroredSince struct {
 	since time.Time
+	next  time.Time // not tried before
+	tries int
 	debt  bool
+}
+
+// debtPause is the longest pause between two tries of a debt: units come back
+// when holds end, not when somebody asks more often.
+const debtPause = 5 * time.Second
+
+// again puts off the next try of a debt.
+func (u *unmirrored) again(token holdover.Token) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if e, known := u.tokens[token]; known {
+		e.debt = true
+		e.next = time.Now().Add(min(debtPause, 100*time.Millisecond<<min(e.tries, 10)))
+		e.tries++
+		u.tokens[token] = e
+	}
 }
 
 func newUnmirrored(limit int) *unmirrored {
@@ -130,13 +148,16 @@ func (u *unmirrored) clear() {
 	clear(u.tokens)
 }
 
-// oldest returns up to n tokens, oldest first.
+// oldest returns up to n tokens whose next try is due, oldest first.
 func (u *unmirrored) oldest(n int) []holdover.Token {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	all := make([]holdover.Token, 0, len(u.tokens))
-	for token := range u.tokens {
-		all = append(all, token)
+	now := time.Now()
+	for token, e := range u.tokens {
+		if !now.Before(e.next) {
+			all = append(all, token)
+		}
 	}
 	slices.SortFunc(all, func(a, b holdover.Token) int { return u.tokens[a].since.Compare(u.tokens[b].since) })
 	return all[:min(n, len(all))]
@@ -187,7 +208,10 @@ func (f *Facade) DrainOnce(ctx context.Context) error {
 		return nil
 	}
 	for _, token := range f.unmirrored.oldest(f.cfg.DrainBatch) {
-		if err := f.reconcile(ctx, token); err != nil && !isRefusal(err) {
+		err := f.reconcile(ctx, token)
+		if isRefusal(err) {
+			f.unmirrored.again(token)
+		} else if err != nil {
 			return err
 		}
 	}

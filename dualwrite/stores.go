@@ -20,12 +20,6 @@ import (
 type Fenced interface {
 	// Fence reads the store's fence; ErrNoFence when it has none.
 	Fence(ctx context.Context) (holdover.Fence, error)
-	// CompareAndSetFence writes f if the store's epoch is still from (zero:
-	// no fence yet); else a *StaleError with the fence that is there.
-	CompareAndSetFence(ctx context.Context, from holdover.Epoch, f holdover.Fence) error
-	// RaiseFence writes f if its epoch is larger than the store's, and returns
-	// the fence that is there afterwards (rule 2).
-	RaiseFence(ctx context.Context, f holdover.Fence) (holdover.Fence, error)
 }
 
 // Steps are what both stores can do with a hold.
@@ -55,6 +49,9 @@ type Redis interface {
 	Fenced
 	Steps
 
+	// CompareAndSetFence writes f if the fence is still at epoch from (zero: no
+	// fence yet); else a *StaleError with the fence that is there (rule 3).
+	CompareAndSetFence(ctx context.Context, from holdover.Epoch, f holdover.Fence) error
 	// Vote asks for a grant under t.Epoch (rules 1, 6, 11). Refusals:
 	// *OutOfStockError, ErrTokenReused, *EndedError, ErrAlreadyClaimed,
 	// ErrNotLoaded, ErrTryAgain (overbooked: a replay is not confirmed). A
@@ -66,14 +63,15 @@ type Redis interface {
 	// have said. Errors: as Apply, *StaleError, *EndedError, ErrAlreadyClaimed.
 	Copy(ctx context.Context, e holdover.Epoch, h holdover.Hold) (holdover.Copied, error)
 	// Mark begins a claim: held becomes claiming (rule 12). It returns the
-	// hold; claimed and claiming are no error. Errors: ErrUnknownHold,
-	// *EndedError.
-	Mark(ctx context.Context, e holdover.Epoch, token holdover.Token) (holdover.Hold, error)
+	// hold; claimed and claiming are no error. A hold of another shop is
+	// unknown; shop zero is any. Errors: ErrUnknownHold, *EndedError.
+	Mark(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token) (holdover.Hold, error)
 	// End begins an end: held, or unknown, becomes how (released or expired),
 	// and the units go back to the counter (rule 13). Ended already: no error,
 	// the hold says how. For StateExpired a hold whose expiry has not passed is
-	// left alone and returned held. Errors: ErrClaimPending, ErrAlreadyClaimed.
-	End(ctx context.Context, e holdover.Epoch, token holdover.Token, how holdover.State) (holdover.Hold, error)
+	// left alone and returned held. A hold of another shop: ErrUnknownHold; shop
+	// zero is any. Errors: ErrClaimPending, ErrAlreadyClaimed.
+	End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State) (holdover.Hold, error)
 	// Marked lists up to limit holds that have been claiming for at least age.
 	Marked(ctx context.Context, age time.Duration, limit int) ([]holdover.Hold, error)
 	// Counters reads the stock counters of items; ErrNotLoaded names a missing one.
@@ -92,6 +90,9 @@ type MySQL interface {
 	Fenced
 	Steps
 
+	// RaiseFence writes f if its epoch is larger than the store's, and returns
+	// the fence that is there afterwards (rule 2).
+	RaiseFence(ctx context.Context, f holdover.Fence) (holdover.Fence, error)
 	// Vote takes units under t.Epoch (rules 1, 7, 11); with journal it writes
 	// the journal row in the same transaction (Redis is known to be away).
 	// Refusals: as Redis.Vote; *OutOfStockError only when the ledger says so.
@@ -102,13 +103,14 @@ type MySQL interface {
 	JournalGrant(ctx context.Context, e holdover.Epoch, token holdover.Token) error
 	// Claim deducts the ledger and ends the hold without Redis's mark, under
 	// the epoch; with journal it records that Redis does not know (rule 12 with
-	// Redis away, or mysql-only). Claimed already: no error. Errors:
-	// ErrUnknownHold, *EndedError.
-	Claim(ctx context.Context, e holdover.Epoch, token holdover.Token, journal bool) (holdover.Hold, error)
+	// Redis away, or mysql-only). Claimed already: no error. A hold of another
+	// shop is unknown; shop zero is any. Errors: ErrUnknownHold, *EndedError.
+	Claim(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, journal bool) (holdover.Hold, error)
 	// End ends the hold in MySQL alone, under the epoch (rule 14). Ended
 	// already: no error, the hold says how. StateExpired leaves a hold whose
-	// expiry has not passed. Errors: ErrAlreadyClaimed.
-	End(ctx context.Context, e holdover.Epoch, token holdover.Token, how holdover.State, journal bool) (holdover.Hold, error)
+	// expiry has not passed. A hold of another shop: ErrUnknownHold; shop zero
+	// is any. Errors: ErrAlreadyClaimed.
+	End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State, journal bool) (holdover.Hold, error)
 	// Probe reads, without a lock, every location of the request's items.
 	Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error)
 

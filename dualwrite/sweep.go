@@ -25,7 +25,7 @@ func (f *Facade) expireDue(ctx context.Context, v *view, refused Steps, r holdov
 
 // expire runs the expiry step for one hold and reports whether it is over.
 func (f *Facade) expire(ctx context.Context, v *view, token holdover.Token) bool {
-	h, _, _, err := f.end(ctx, v, newAttempt(token), holdover.StateExpired)
+	h, _, _, err := f.end(ctx, v, newAttempt(token), 0, holdover.StateExpired)
 	switch {
 	case errors.Is(err, holdover.ErrStale):
 		_, _ = f.newer(ctx, v, err) // the next round uses the new stage

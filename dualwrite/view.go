@@ -119,13 +119,21 @@ func (f *Facade) refresh(ctx context.Context) error {
 
 // adopt makes fence this instance's view if it is newer.
 func (f *Facade) adopt(ctx context.Context, fence holdover.Fence) {
-	old := f.view.Load()
-	if old != nil && old.Epoch >= fence.Epoch {
+	if v := f.view.Load(); v != nil && v.Epoch >= fence.Epoch {
 		return
 	}
-	f.view.Store(&view{Fence: fence, dualSince: f.dualSince(ctx, fence), moved: make(chan struct{})})
-	if old != nil {
-		close(old.moved)
+	next := &view{Fence: fence, dualSince: f.dualSince(ctx, fence), moved: make(chan struct{})}
+	for {
+		old := f.view.Load()
+		if old != nil && old.Epoch >= fence.Epoch {
+			return
+		}
+		if f.view.CompareAndSwap(old, next) {
+			if old != nil {
+				close(old.moved)
+			}
+			break
+		}
 	}
 	f.log.Info("agreement", "epoch", fence.Epoch, "stage", fence.Stage, "latched", fence.Latched, "by", fence.By, "reason", fence.Reason)
 	if f.cfg.Acknowledge != nil {

@@ -44,7 +44,8 @@ type MySQL interface {
 	// Fence reads the fence; holdover.ErrNoFence when there is none.
 	Fence(ctx context.Context) (holdover.Fence, error)
 	// TripFence raises the fence to f and reads the whole journal in one
-	// transaction; *holdover.StaleError when the store is at f.Epoch or later.
+	// transaction. A store that is at a later epoch already may answer with its
+	// journal or with a *holdover.StaleError.
 	TripFence(ctx context.Context, f holdover.Fence) ([]holdover.Journaled, error)
 	// RaiseFence writes f if its epoch is larger, and returns the fence that is
 	// there afterwards.

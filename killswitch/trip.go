@@ -98,8 +98,8 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 		return merr // somebody else's change is newer: read again
 	case merr != nil:
 		journal = nil
-		t.Owed = fmt.Sprintf("MySQL of pod %s is owed fence %d (%s at epoch %d) and its journal was not carried: %v. Instances raise it before they use it; until then the pod is in a fault: look at `holdover status`",
-			s.cfg.Pod, to.Epoch, to.Stage, to.Epoch, merr)
+		t.Owed = fmt.Sprintf("MySQL of pod %s is owed the fence (%s at epoch %d) and its journal was not carried: %v. Instances raise it before they use it; until then the pod is in a fault: look at `holdover status`",
+			s.cfg.Pod, to.Stage, to.Epoch, merr)
 	}
 
 	// Then one step in Redis.
@@ -120,11 +120,15 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 		return nil
 	case errors.Is(err, holdover.ErrStale):
 		return err
-	case merr == nil:
-		return fmt.Errorf("pod %s: MySQL is told (epoch %d), but can't flip to a Redis that does not answer: when it does, trip again to finish: %w", s.cfg.Pod, to.Epoch, err)
-	default:
-		return fmt.Errorf("pod %s: can't flip to a Redis that does not answer: %w", s.cfg.Pod, err)
 	}
+	problem := "can't flip to a Redis that does not answer"
+	if !holdover.NoAnswer(err) {
+		problem = "Redis refused the flip"
+	}
+	if merr == nil {
+		return fmt.Errorf("pod %s: MySQL has the fence of epoch %d now, but %s: trip again to finish: %w", s.cfg.Pod, to.Epoch, problem, err)
+	}
+	return fmt.Errorf("pod %s: %s: %w", s.cfg.Pod, problem, err)
 }
 
 type mysqlFence struct {
@@ -157,8 +161,10 @@ func (s *Switch) readFences(ctx, mctx context.Context, t *Tripped) (r, m holdove
 	switch {
 	case errors.Is(err, holdover.ErrNoFence):
 		return r, a.fence, fmt.Errorf("pod %s: its Redis has no fence: it was never initialized, or it lost its data, and there is nothing to flip to: %w", s.cfg.Pod, err)
-	case err != nil:
+	case holdover.NoAnswer(err):
 		return r, a.fence, fmt.Errorf("pod %s: can't flip to a Redis that does not answer; nothing was changed: %w", s.cfg.Pod, err)
+	case err != nil:
+		return r, a.fence, fmt.Errorf("pod %s: the fence in its Redis can't be read; nothing was changed: %w", s.cfg.Pod, err)
 	}
 	return r, a.fence, nil
 }

@@ -14,6 +14,9 @@ import (
 // status and returns what was decided, in a word.
 func (d *Driver) decide(ctx context.Context, p *drivenPod, now *PodStatus) string {
 	desired := d.cfg.Desired(now.Pod)
+	if age := time.Since(desired.At); desired.Known && !desired.At.IsZero() && age > d.cfg.MaxFlagAge {
+		desired.Known, desired.Err = false, fmt.Sprintf("it was not evaluated for %s: the flag source hangs", age.Round(time.Second))
+	}
 	now.Desired = desired
 	d.warn(desired, now)
 

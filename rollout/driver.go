@@ -101,6 +101,9 @@ type DriverConfig struct {
 	CallTimeout time.Duration
 	// StepTimeout bounds a step and what readiness looks at; 15 s.
 	StepTimeout time.Duration
+	// MaxFlagAge: a desired stage that was evaluated longer ago counts as
+	// unknown, as when a provider hangs; 1 min.
+	MaxFlagAge time.Duration
 	// FlapsAt: this many changes of the desired stage within FlagsConfig's
 	// FlapWindow are reported as a warning; 3.
 	FlapsAt int
@@ -138,7 +141,7 @@ func NewDriver(cfg DriverConfig) (*Driver, error) {
 		return nil, errors.New("rollout: a driver needs pods, Desired and By")
 	case len(cfg.By) > maxBy:
 		return nil, fmt.Errorf("rollout: By is longer than %d bytes", maxBy)
-	case cfg.Interval < 0 || cfg.CallTimeout < 0 || cfg.StepTimeout < 0 || cfg.FlapsAt < 0:
+	case cfg.Interval < 0 || cfg.CallTimeout < 0 || cfg.StepTimeout < 0 || cfg.MaxFlagAge < 0 || cfg.FlapsAt < 0:
 		return nil, errors.New("rollout: only Dwell can be negative")
 	}
 	if cfg.Interval == 0 {
@@ -153,6 +156,9 @@ func NewDriver(cfg DriverConfig) (*Driver, error) {
 	}
 	if cfg.StepTimeout == 0 {
 		cfg.StepTimeout = 15 * time.Second
+	}
+	if cfg.MaxFlagAge == 0 {
+		cfg.MaxFlagAge = time.Minute
 	}
 	if cfg.FlapsAt == 0 {
 		cfg.FlapsAt = 3

@@ -181,6 +181,17 @@ func TestDriverStaysWhenTheFlagIsUnknown(t *testing.T) {
 	}
 }
 
+func TestDriverTakesAFlagThatIsNoLongerEvaluatedForUnknown(t *testing.T) {
+	w := newWorld(t, holdover.StageShadow, holdover.StageJoint)
+	w.desired.At = time.Now().Add(-2 * time.Minute)
+	waits(t, w.round(), rollout.CodeFlagUnknown)
+	w.desired.At = time.Now()
+	waits(t, w.round())
+	if w.pod.fence.Stage != holdover.StageJoint {
+		t.Errorf("the fence says %v", w.pod.fence)
+	}
+}
+
 func TestDriverNeverEntersMySQLOnlyByTheFlag(t *testing.T) {
 	w := newWorld(t, holdover.StageJoint, holdover.StageMySQLOnly)
 	w.round()

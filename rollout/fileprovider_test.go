@@ -92,7 +92,7 @@ func TestFileIsTakenOverWholeAndTheLastGoodOneKept(t *testing.T) {
 		{"half written", func() { write(t, path, only("mysql")[:80]) }, "half written"},
 		{"empty", func() { write(t, path, "") }, "empty"},
 		{"unknown operator", func() { write(t, path, file(`{"if":[{"starts":[{"var":"pod"},"a"]},"mysql"]}`)) }, "targeting.if[0].starts"},
-		{"too large", func() { write(t, path, only("mysql")+strings.Repeat(" ", 10_000)) }, "larger than"},
+		{"too large", func() { write(t, path, strings.Repeat(" ", 10_000)+only("mysql")) }, "larger than"},
 		{"deleted", func() { os.Remove(path) }, "no such file"},
 		{"a folder", func() { os.Mkdir(path, 0o700) }, "not a regular file"},
 	} {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"holdover/mysqlpool"
 )
@@ -18,7 +19,7 @@ func (cmd *migrateUpCmd) Run(e *env) error {
 	return cmd.each(e, func(pod, dsn string) error {
 		applied, err := mysqlpool.Migrate(e.ctx, dsn)
 		for _, m := range applied {
-			fmt.Fprintf(e.stdout, "pod %s: applied %s\n", pod, m)
+			fmt.Fprintf(e.stdout, "pod %s: applied %s\n", pod, m.Name)
 		}
 		if err == nil && len(applied) == 0 {
 			fmt.Fprintf(e.stdout, "pod %s: nothing to do\n", pod)
@@ -33,7 +34,11 @@ func (cmd *migrateStatusCmd) Run(e *env) error {
 	return cmd.each(e, func(pod, dsn string) error {
 		all, err := mysqlpool.MigrateStatus(e.ctx, dsn)
 		for _, m := range all {
-			fmt.Fprintf(e.stdout, "pod %s: %s\n", pod, m)
+			state := "pending"
+			if m.Applied {
+				state = "applied " + m.At.UTC().Format(time.RFC3339)
+			}
+			fmt.Fprintf(e.stdout, "pod %s: %s %s\n", pod, m.Name, state)
 		}
 		return err
 	})

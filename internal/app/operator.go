@@ -39,7 +39,18 @@ func (p drivenPod) Init(ctx context.Context, by, reason string) (holdover.Fence,
 	return p.Facade.Init(ctx, by, reason)
 }
 
+// Ready asks the facade, in one instance only: a verification by each would be
+// load for nothing. The stores would let only one step be taken all the same.
 func (p drivenPod) Ready(ctx context.Context, to holdover.Stage) (rollout.Readiness, error) {
+	instances, err := p.Redis.Instances(ctx, p.cfg.instanceMaxAge())
+	if err != nil {
+		return rollout.Readiness{}, err
+	}
+	for _, i := range instances {
+		if i.ID < p.instanceID {
+			return rollout.Readiness{Reasons: []rollout.Reason{{Code: "another-drives", Text: "instance " + i.Name + " drives this pod's steps, and knows what it waits for"}}}, nil
+		}
+	}
 	r, err := p.Facade.Ready(ctx, to)
 	return rollout.Readiness{OK: r.OK(), Reasons: driverReasons(r.Reasons)}, err
 }

@@ -30,6 +30,7 @@ type Account struct {
 
 	mu       sync.Mutex
 	records  map[holdover.Token]*record
+	order    []*record // by their first question: what the judges sort is nearly sorted
 	refusals []refusal
 	keys     []stockKey
 	keyOf    map[stockKey]uint32
@@ -165,8 +166,7 @@ func (a *Account) begin(r holdover.Request) (*record, int64, error) {
 			return nil, 0, ErrAccountFull
 		}
 		rec = &record{token: r.Token, shop: r.Shop, lines: a.compact(r), ttl: int64(r.TTL), first: now}
-		a.records[r.Token] = rec
-		a.counts.Tokens++
+		a.add(rec)
 	} else if rec.shop != r.Shop || !a.sameLines(rec, r.Lines) {
 		return nil, now, nil // another reservation's token: the book has nothing to add
 	}
@@ -174,6 +174,12 @@ func (a *Account) begin(r holdover.Request) (*record, int64, error) {
 	rec.running++
 	a.counts.Calls++
 	return rec, now, nil
+}
+
+func (a *Account) add(rec *record) {
+	a.records[rec.token] = rec
+	a.order = append(a.order, rec)
+	a.counts.Tokens++
 }
 
 // find returns the record of a token, or nil, and counts the call.

@@ -70,7 +70,7 @@ func judgePromises(v *Verdict, a *Account, stock map[stockKey]int64, c AuditConf
 		initial[k.ofItem()] += n
 	}
 	promised := map[itemKey]int64{}
-	for _, rec := range a.records {
+	for _, rec := range a.order {
 		if rec.promise == promiseGranted {
 			for _, l := range rec.lines {
 				promised[a.keys[l.key].ofItem()] += int64(l.quantity)
@@ -83,7 +83,7 @@ func judgePromises(v *Verdict, a *Account, stock map[stockKey]int64, c AuditConf
 			lines[it] = &timeline{initial: initial[it]}
 		}
 	}
-	for _, rec := range a.records {
+	for _, rec := range a.order {
 		if rec.promise != promiseGranted {
 			continue
 		}
@@ -166,7 +166,7 @@ func judgeStores(v *Verdict, a *Account, r Reading, c AuditConfig) {
 	for _, s := range c.Stock {
 		shops[s.Shop] = true
 	}
-	for _, rec := range a.records {
+	for _, rec := range a.order {
 		if shops[rec.shop] {
 			j.token(rec)
 		}

@@ -163,7 +163,7 @@ func TestRunFollowsItsSeed(t *testing.T) {
 		}
 		return text
 	}
-	if intents(1) != intents(1) {
+	if first, again := intents(1), intents(1); first != again {
 		t.Error("two runs with one seed differ")
 	}
 	if intents(1) == intents(2) {

@@ -72,7 +72,7 @@ func (t *timeline) measurePeaks() {
 
 // taken is the demand of all spans that touch the time from start to end.
 func (t *timeline) taken(start, end int64) int64 {
-	return sumBefore(t.starts, end+1) - sumBefore(t.ends, start+1)
+	return sumBefore(t.starts, end+1) - sumBefore(t.ends, start)
 }
 
 // overdraft is the largest demand over the stock at any moment up to end.
@@ -156,7 +156,7 @@ func newSoldOutJudge(a *Account, stock map[stockKey]int64, cfg AuditConfig) *sol
 	// Most stock is never short: only the rest gets a timeline.
 	byPlace := make([]int64, len(a.keys))
 	byItem := map[itemKey]int64{}
-	for _, rec := range a.records {
+	for _, rec := range a.order {
 		for _, l := range rec.lines {
 			byPlace[l.key] += int64(l.quantity)
 			byItem[a.keys[l.key].ofItem()] += int64(l.quantity)
@@ -184,7 +184,7 @@ func newSoldOutJudge(a *Account, stock map[stockKey]int64, cfg AuditConfig) *sol
 			j.items[it] = &demand{kept: timeline{initial: initial[it]}, refused: timeline{initial: initial[it]}}
 		}
 	}
-	for _, rec := range a.records {
+	for _, rec := range a.order {
 		from, to, refused := j.span(rec)
 		for _, l := range rec.lines {
 			if !short[l.key] {

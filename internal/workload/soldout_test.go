@@ -22,8 +22,7 @@ func (h *history) cart(start, end int64, ttl int64, lines ...holdover.Line) *rec
 	h.next++
 	r := holdover.Request{Shop: 1, Token: holdover.Token{h.next}, Lines: lines}
 	rec := &record{token: r.Token, shop: 1, lines: h.a.compact(r), first: ms(start), last: ms(end), ttl: ms(ttl)}
-	h.a.records[r.Token] = rec
-	h.a.counts.Tokens++
+	h.a.add(rec)
 	return rec
 }
 
@@ -223,6 +222,10 @@ func TestOversoldPromises(t *testing.T) {
 			h.granted(1, 2, 100, one(5, 1, 2)).told(endClaimed, 150, 160)
 			h.granted(150, 170, 100, one(5, 1, 1)).told(endClaimed, 171, 172)
 		}, 1},
+		{"claimed after the expiry, with another between", func(h *history) {
+			h.granted(1, 2, 100, one(5, 1, 2)).told(endClaimed, 150, 160)
+			h.granted(110, 120, 100, one(5, 1, 1)).told(endReleased, 130, 131)
+		}, 0},
 		{"refused and unanswered don't count", func(h *history) {
 			h.granted(1, 2, 1000, one(5, 1, 2))
 			h.cart(1, 2, 1000, one(5, 1, 2)).loose = true

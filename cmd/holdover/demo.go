@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"holdover/internal/demo"
+	"holdover/internal/workload"
+)
+
+type demoCmd struct {
+	Duration  time.Duration     `help:"How long buyers come." default:"60s"`
+	Seed      uint64            `help:"What the buyers do follows from it." default:"1"`
+	Baskets   string            `help:"JSON lines {\"cart\":N,\"items\":[...]} to buy, instead of generated carts." placeholder:"FILE"`
+	JSON      bool              `help:"One JSON object on stdout."`
+	Keep      bool              `help:"Leave the folder with the servers' data and the divergence events in place."`
+	MySQLDSN  string            `name:"mysql-dsn" help:"A MySQL server of your own; schemas are made in it and dropped." placeholder:"DSN"`
+	RedisAddr map[string]string `name:"redis-addr" help:"A Redis of your own for a pod." placeholder:"POD=HOST:PORT"`
+	Verbose   bool              `help:"Log every decision to stderr."`
+}
+
+func (cmd *demoCmd) Run(e *env) error {
+	cfg := demo.Config{Duration: cmd.Duration, Seed: cmd.Seed, Keep: cmd.Keep, Progress: e.stderr, MySQLDSN: cmd.MySQLDSN, RedisAddrs: cmd.RedisAddr}
+	for pod := range cmd.RedisAddr {
+		if !strings.Contains(" "+strings.Join(demo.PodNames(), " ")+" ", " "+pod+" ") {
+			return usage("--redis-addr %s: the demo's pods are %s", pod, strings.Join(demo.PodNames(), ", "))
+		}
+	}
+	if cmd.Verbose {
+		cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, nil))
+	}
+	if cmd.Baskets != "" {
+		file, err := os.Open(cmd.Baskets)
+		if err != nil {
+			return usage("baskets: %w", err)
+		}
+		defer file.Close()
+		if cfg.Baskets, err = workload.ReadBaskets(io.Reader(file)); err != nil {
+			return usage("baskets %s: %w", cmd.Baskets, err)
+		}
+	}
+	result, err := demo.Run(e.ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		err = e.json(result)
+	} else {
+		err = result.WriteText(e.stdout)
+	}
+	if err == nil && !result.OK {
+		err = &exitError{exitNotSatisfied, errors.New("the demo found a fault: see above")}
+	}
+	if cmd.Keep {
+		fmt.Fprintln(e.stderr, "kept:", result.Folder)
+	}
+	return err
+}
