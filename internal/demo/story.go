@@ -304,7 +304,7 @@ func (s *story) operate(ctx context.Context, opened time.Time) error {
 	}
 	s.flips++
 	s.say("KILL %s under load: %s is latched on all %d instances after %.0f ms, %d unmirrored holds carried over", busy, killed.To.Stage, len(killed.Acknowledged), s.killMS, killed.Carried)
-	at(0.6)
+	wait(ctx, s.cfg.Duration/10) // Redis sells, MySQL follows: dual writes go on
 	restored, err := app.Restore(ctx, s.stores[busy], "demo", "cause found and fixed", false)
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", busy, err)
