@@ -114,7 +114,9 @@ func (e *env) logger(level string) (*slog.Logger, error) {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, usage("--log-level %q: want debug, info, warn or error", level)
 	}
-	return slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: l})), nil
+	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: l}))
+	app.RouteDriverLogs(log)
+	return log, nil
 }
 
 // podFlags name the pods that a command works on.

@@ -40,7 +40,7 @@ func OpenStores(ctx context.Context, c Config, p PodConfig) (_ *Stores, err erro
 	s.Redis, err = legacyredis.Open(ctx, legacyredis.Config{
 		Pod: p.Name, Addr: p.Redis.Addr, MasterName: p.Redis.MasterName, SentinelAddrs: p.Redis.SentinelAddrs,
 		DB: p.Redis.DB, Username: p.Redis.Username, Password: p.Redis.Password, Prefix: p.Redis.Prefix,
-		CounterTemplate: p.Redis.CounterTemplate, GiveBackWindow: c.Timing.GiveBackWindow,
+		CounterTemplate: p.Redis.CounterTemplate, OpTimeout: c.Timing.Call, GiveBackWindow: c.Timing.GiveBackWindow,
 		StartUnreachable: true, Logger: log,
 	})
 	if err != nil {

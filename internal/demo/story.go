@@ -110,6 +110,7 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	app.RouteDriverLogs(cfg.Logger)
 	s := &story{
 		cfg: cfg, began: time.Now(), stores: map[string]*app.Stores{}, stock: map[string][]holdover.Stock{},
 		accounts: map[string]*workload.Account{}, traffic: map[string]workload.Stats{}, desired: map[string]holdover.Stage{},
