@@ -73,13 +73,14 @@ func (s *Store) Mark(ctx context.Context, e holdover.Epoch, shop int64, token ho
 }
 
 // End begins an end: a held hold becomes how (released or expired) and its
-// units go back to the counters; an unknown token gets an end record. A hold
+// units go back to the counters; an unknown token gets an end record when the
+// shop is zero, and is refused with ErrUnknownHold otherwise. A hold
 // that has ended is returned as it is, and so is, for StateExpired, one whose
 // expiry has not passed. A hold of another shop: ErrUnknownHold; shop zero is
 // any. Errors: ErrClaimPending, ErrAlreadyClaimed, ErrNotLoaded, *StaleError,
 // ErrNoFence.
 func (s *Store) End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State) (holdover.Hold, error) {
-	_, h, err := s.end(ctx, e, token, how, shop, false)
+	_, h, err := s.end(ctx, e, token, how, shop, shop != 0)
 	return h, err
 }
 

@@ -44,7 +44,7 @@ func (s *Store) End(ctx context.Context, e holdover.Epoch, shop int64, token hol
 	if how != holdover.StateReleased && how != holdover.StateExpired {
 		return holdover.Hold{}, &holdover.InvalidError{Field: "state", Value: how.String(), Problem: "is not an end: want released or expired"}
 	}
-	h, _, err := s.end(ctx, ending{op: "end " + how.String(), epoch: e, shop: shop, token: token, how: how, journal: journal})
+	h, _, err := s.end(ctx, ending{op: "end " + how.String(), epoch: e, shop: shop, token: token, how: how, journal: journal, strict: shop != 0})
 	if err == nil && h.State == holdover.StateClaimed {
 		return h, holdover.EndError(token, h.State)
 	}

@@ -395,7 +395,7 @@ func TestChangedWhileWaiting(t *testing.T) {
 			answered := make(chan answer, 1)
 			go func() { text, err := test.step(r); answered <- answer{text, err} }()
 			eventually(t, "the step waits", func() bool {
-				return f.number(t, "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE pool_state%'") > 0
+				return f.waitsForLock(t)
 			})
 			test.while(r)
 			if err := blocker.Rollback(); err != nil {
