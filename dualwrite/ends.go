@@ -11,6 +11,9 @@ import (
 
 // Claim makes the deduction permanent; see holdover.Reserver.
 func (f *Facade) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+	if err := checkNames(shop, token); err != nil {
+		return holdover.Result{Decision: f.decision(f.view.Load(), holdover.StoreNone, "the request is not valid")}, err
+	}
 	a := newAttempt(token)
 	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
 		return f.claim(ctx, v, a, shop)
@@ -37,6 +40,7 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64) (ho
 		return f.ended(v, holdover.StoreRedis, marked, shop, holdover.StateClaimed, f.redisErr(err), "redis decides whether an end may begin")
 	}
 	o.Lines, o.Redis.State = marked.Lines, marked.State
+	v.noteAge(&o, marked)
 	if marked.State == holdover.StateClaimed {
 		marked.Again = true
 		return f.ended(v, holdover.StoreRedis, marked, shop, holdover.StateClaimed, nil, "redis knows it as claimed")
@@ -47,6 +51,10 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64) (ho
 	h, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, fact) })
 	o.MySQL.State = h.State
 	switch {
+	case err != nil && !holdover.NoAnswer(err): // the ledger answers, and can't take it
+		f.observeDual(v, o)
+		f.log.Error("a marked claim can't be written to the ledger: it stays marked, and is applied once that is mended", "token", a.token, "err", err)
+		return f.ended(v, holdover.StoreMySQL, marked, shop, holdover.StateClaimed, err, "marked in redis; the ledger can't take it")
 	case err != nil: // the mark keeps it: the sweep of any instance applies it when the ledger is back
 		f.observeDual(v, o)
 		f.stats.pending.Add(1)
@@ -81,18 +89,25 @@ func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64) (hol
 		markCtx = short
 	}
 	h, err := f.redis.Mark(markCtx, v.Epoch, shop, a.token)
-	if v.Stage == holdover.StageMySQL && f.redisGone(err) {
-		f.markRedisAway()
+	if v.Stage == holdover.StageMySQL {
+		f.noteSilence(err)
 	}
 	if !errors.Is(err, holdover.ErrUnknownHold) || v.Stage == holdover.StageRedis || v.Stage == holdover.StageMySQL {
 		return h, err
 	}
 	known, lookErr := f.mysql.Lookup(ctx, a.token)
-	if lookErr != nil || known.State != holdover.StateHeld || known.Shop != shop {
+	switch {
+	case lookErr != nil: // it may well be there: "no such hold" would be wrong
+		return h, lookErr
+	case known.State != holdover.StateHeld || known.Shop != shop:
 		return h, err
 	}
-	if _, err := f.redis.Vote(ctx, a.ticket(v), holdover.Request{Shop: known.Shop, Token: a.token, Lines: known.Lines, TTL: max(time.Until(known.ExpiresAt), time.Second)}); err != nil {
+	_, voteErr := f.redis.Vote(ctx, a.ticket(v), holdover.Request{Shop: known.Shop, Token: a.token, Lines: known.Lines, TTL: max(time.Until(known.ExpiresAt), time.Second)})
+	switch {
+	case isRefusal(voteErr):
 		return h, err
+	case voteErr != nil:
+		return holdover.Hold{}, voteErr
 	}
 	f.stats.adopted.Add(1)
 	return f.redis.Mark(ctx, v.Epoch, shop, a.token)
@@ -103,10 +118,9 @@ func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64) (hol
 // reads the fence.
 func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, shop int64, o holdover.Observation, why error) (holdover.Result, error) {
 	h, err := timed(&o.MySQL, func() (holdover.Hold, error) {
-		if err := f.raiseMySQL(ctx); err != nil {
-			return holdover.Hold{}, err
-		}
-		return f.mysql.Claim(ctx, v.Epoch, shop, a.token, true)
+		return waitMySQL(ctx, f, v, "claim", a.token, func(ctx context.Context) (holdover.Hold, error) {
+			return f.mysql.Claim(ctx, v.Epoch, shop, a.token, true)
+		})
 	})
 	o.MySQL.State, o.Lines = h.State, h.Lines
 	if !errors.Is(err, holdover.ErrStale) && !errors.Is(err, holdover.ErrUnknownHold) {
@@ -122,6 +136,9 @@ func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, sho
 
 // Release gives the units back; see holdover.Reserver.
 func (f *Facade) Release(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+	if err := checkNames(shop, token); err != nil {
+		return holdover.Result{Decision: f.decision(f.view.Load(), holdover.StoreNone, "the request is not valid")}, err
+	}
 	a := newAttempt(token)
 	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
 		h, by, reason, err := f.end(ctx, v, a, shop, holdover.StateReleased)
@@ -154,24 +171,40 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 		return f.redis.End(ctx, v.Epoch, shop, a.token, how)
 	})
 	o.Shop, o.Lines, o.Redis.State = h.Shop, h.Lines, h.State
+	unknown := errors.Is(err, holdover.ErrUnknownHold)
+	if unknown && (v.Stage == holdover.StageShadow || v.Stage == holdover.StageJoint) {
+		// Perhaps only MySQL knows it (rule 16): then Redis gets the end record.
+		if known, lookErr := f.mysql.Lookup(ctx, a.token); lookErr == nil && known.State.Live() && known.Shop == shop {
+			h, err = f.redis.End(ctx, v.Epoch, 0, a.token, how)
+		}
+	}
 	if err != nil {
-		if v.Stage == holdover.StageMySQL && f.redisGone(err) {
-			f.markRedisAway()
-			if err := f.raiseMySQL(ctx); err != nil {
-				return h, holdover.StoreMySQL, "redis is away", err
-			}
-			h, err = timed(&o.MySQL, func() (holdover.Hold, error) { return f.mysql.End(ctx, v.Epoch, shop, a.token, how, true) })
+		if v.Stage == holdover.StageMySQL && (unknown || f.redisGone(err)) {
+			f.noteSilence(err)
+			h, err = timed(&o.MySQL, func() (holdover.Hold, error) {
+				return waitMySQL(ctx, f, v, "end", a.token, func(ctx context.Context) (holdover.Hold, error) {
+					return f.mysql.End(ctx, v.Epoch, shop, a.token, how, true)
+				})
+			})
 			o.Shop, o.Lines, o.MySQL.State = h.Shop, h.Lines, h.State
 			if !errors.Is(err, holdover.ErrStale) {
 				f.observe(o)
 			}
-			return h, holdover.StoreMySQL, "mysql ended and journaled it: redis is away", err
+			reason := "mysql ended and journaled it: redis is away"
+			if unknown {
+				reason = "mysql ended and journaled it: redis does not know the hold"
+			}
+			return h, holdover.StoreMySQL, reason, err
+		}
+		if holdover.NoAnswer(err) {
+			f.remember(v, a.token) // Redis may have ended it: looked up later
 		}
 		return h, holdover.StoreRedis, "redis decides whether an end may begin", f.redisErr(err)
 	}
 	if !h.State.Ended() { // an expiry that came too early
 		return h, holdover.StoreRedis, "redis: its time has not passed", nil
 	}
+	v.noteAge(&o, h)
 	switch v.Stage {
 	case holdover.StageRedis:
 		return h, holdover.StoreRedis, "redis decides alone", nil
@@ -182,7 +215,7 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 	known, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, h) })
 	o.MySQL.State = known.State
 	if !h.Again || !known.Again {
-		f.observe(o)
+		f.observeDual(v, o)
 	}
 	switch {
 	case err != nil: // the end is a fact in Redis already: it follows as unmirrored
@@ -221,7 +254,14 @@ func (f *Facade) ended(v *view, by holdover.Store, h holdover.Hold, shop int64, 
 }
 
 // Lookup says what the deciding store knows; see holdover.Reserver.
+//
+// A hold that nobody was told of yet can still be given back, and telling it
+// here is an answer like any other: it is confirmed first, as a repeated
+// reserve is.
 func (f *Facade) Lookup(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+	if err := checkNames(shop, token); err != nil {
+		return holdover.Result{Decision: f.decision(f.view.Load(), holdover.StoreNone, "the request is not valid")}, err
+	}
 	a := newAttempt(token)
 	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
 		h, err := f.lookup(ctx, v, token)
@@ -230,8 +270,22 @@ func (f *Facade) Lookup(ctx context.Context, shop int64, token holdover.Token) (
 			res.Hold = holdover.Hold{}
 			return res, fmt.Errorf("pod %s, shop %d, hold %s: %w", f.cfg.Pod, shop, token, holdover.ErrUnknownHold)
 		}
+		if err == nil && h.State == holdover.StateHeld && !h.Firm {
+			return f.reserve(ctx, v, a, holdover.Request{Shop: shop, Token: token, Lines: h.Lines, TTL: max(h.ExpiresAt.Sub(h.GrantedAt), time.Second)})
+		}
 		return res, err
 	})
+}
+
+// checkNames refuses what can't be the name of a hold.
+func checkNames(shop int64, token holdover.Token) error {
+	switch {
+	case shop <= 0:
+		return &holdover.InvalidError{Field: "shop_id", Value: fmt.Sprint(shop), Problem: "must be a positive number"}
+	case token == holdover.Token{}:
+		return &holdover.InvalidError{Field: "token", Problem: "is missing"}
+	}
+	return nil
 }
 
 func (f *Facade) lookup(ctx context.Context, v *view, token holdover.Token) (holdover.Hold, error) {

@@ -32,7 +32,7 @@ type Config struct {
 	LaneDepth     int           // work waiting in one lane; 1,024
 	LaneTimeout   time.Duration // one piece of mirror work; 2 s
 	LaneLag       time.Duration // mirror work older than this holds up a step forward; 2 s
-	UnmirroredMax int           // tokens remembered in memory; 100,000
+	UnmirroredMax int           // tokens and give-backs remembered in memory, each; 100,000
 
 	SweepEvery   time.Duration // expired holds, marked claims; 1 s
 	SweepBatch   int           // holds per sweep and list; 200
@@ -115,13 +115,14 @@ type Facade struct {
 
 	view       atomic.Pointer[view]
 	refreshing sync.Mutex
-	redisAway  atomic.Int64 // unix nanoseconds until which Redis counts as away
-	mysqlOwed  atomic.Bool  // MySQL's fence is behind the view and must be raised before use
+	redisAway  atomic.Int64  // unix nanoseconds until which Redis counts as away
+	mysqlAt    atomic.Uint64 // epoch that MySQL's fence showed last; below the view's it is owed the fence
 
 	lanes      *lanes
 	unmirrored *unmirrored
+	undos      undos
 	rechecks   chan recheck
-	calls      sync.WaitGroup // store calls that outlive their caller (rule 8)
+	calls      calls // store calls that outlive their caller (rule 8)
 	stats      counters
 }
 
@@ -133,8 +134,9 @@ func New(cfg Config) (*Facade, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	f := &Facade{cfg: cfg, redis: cfg.Redis, mysql: cfg.MySQL, log: cfg.Logger.With("pod", cfg.Pod, "instance", cfg.Instance)}
+	f := &Facade{cfg: cfg, redis: containRedis(cfg.Pod, cfg.Redis), mysql: containMySQL(cfg.Pod, cfg.MySQL), log: cfg.Logger.With("pod", cfg.Pod, "instance", cfg.Instance)}
 	f.unmirrored = newUnmirrored(cfg.UnmirroredMax)
+	f.undos = undos{max: cfg.UnmirroredMax, owed: make(map[undo]struct{})}
 	f.rechecks = make(chan recheck, cfg.RecheckMax)
 	f.lanes = newLanes(cfg.Lanes, cfg.LaneDepth, cfg.LaneTimeout, f.laneFailed)
 	return f, nil
@@ -152,7 +154,48 @@ func (f *Facade) Run(ctx context.Context) {
 	}
 	f.lanes.run(ctx)
 	background.Wait()
-	f.calls.Wait()
+	f.calls.wait()
+}
+
+// calls are the goroutines of store calls whose callers may not wait for them.
+// Each ends by its own deadline. A sync.WaitGroup would not do: callers may
+// still come while Run waits.
+type calls struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n falls to zero; nil while nobody waits
+}
+
+func (c *calls) run(call func()) {
+	c.mu.Lock()
+	c.n++
+	c.mu.Unlock()
+	go func() {
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.n--; c.n == 0 && c.idle != nil {
+				close(c.idle)
+				c.idle = nil
+			}
+		}()
+		call()
+	}()
+}
+
+// wait returns when no call is running.
+func (c *calls) wait() {
+	c.mu.Lock()
+	if c.n == 0 {
+		c.mu.Unlock()
+		return
+	}
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	idle := c.idle
+	c.mu.Unlock()
+	<-idle
 }
 
 // attempt is one try of one call, and what it may have taken.
@@ -160,7 +203,8 @@ type attempt struct {
 	id                     holdover.Attempt
 	token                  holdover.Token
 	began                  time.Time
-	askedRedis, askedMySQL bool
+	askedRedis, askedMySQL bool           // it may have taken units there
+	epoch                  holdover.Epoch // of its last vote
 	moves                  int
 }
 
@@ -169,6 +213,7 @@ func newAttempt(token holdover.Token) *attempt {
 }
 
 func (a *attempt) ticket(v *view) holdover.Ticket {
+	a.epoch = v.Epoch
 	return holdover.Ticket{Epoch: v.Epoch, Attempt: a.id}
 }
 

@@ -96,6 +96,9 @@ func (l *lanes) work(ctx, ending context.Context, ln *lane) {
 			case <-ln.wake:
 				continue
 			case <-ctx.Done():
+				l.mu.Lock()
+				l.done = true // from here on add sheds
+				l.mu.Unlock()
 			}
 			if j, ok = l.next(ln); !ok { // done is set or about to be: nothing follows
 				return

@@ -2,6 +2,7 @@ package dualwrite
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 // mirrorGrant carries a grant of Redis's into MySQL through the token's lane:
 // the real pool reserve, with its own answer and its own time.
 func (f *Facade) mirrorGrant(v *view, o holdover.Observation, g holdover.Grant) {
+	v.noteAge(&o, g.Hold)
 	lost := func(outcome holdover.Outcome, err error) {
 		o.MySQL.Outcome = outcome
 		if err != nil {
@@ -27,10 +29,9 @@ func (f *Facade) mirrorGrant(v *view, o holdover.Observation, g holdover.Grant) 
 			fact := g.Hold
 			fact.State = holdover.StateHeld
 			h, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, fact) })
-			f.noteMove(v, &o)
 			switch {
 			case isRefusal(err): // a debt: MySQL has no unit left for it
-				f.unmirrored.add(g.Hold.Token, true)
+				f.keep(v, g.Hold.Token, unmirroredSince{debt: true})
 				f.otherLocations(ctx, &o)
 				f.settle(v, o)
 				return nil
@@ -40,6 +41,7 @@ func (f *Facade) mirrorGrant(v *view, o holdover.Observation, g holdover.Grant) 
 				o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeShed, "the hold had ended before it was mirrored: "+h.State.String()
 			}
 			o.MySQL.State = h.State
+			f.noteMove(v, &o)
 			f.observe(o)
 			return nil
 		},
@@ -52,6 +54,7 @@ func (f *Facade) mirrorEnd(v *view, o holdover.Observation, h holdover.Hold) {
 	f.lanes.add(job{token: h.Token, epoch: v.Epoch, what: "mirror an end to mysql",
 		shed: func() {
 			o.MySQL.Outcome = holdover.OutcomeShed
+			o.Evidence = append(o.Evidence, holdover.EvidenceMirrorLost)
 			f.observe(o)
 			f.remember(v, h.Token)
 		},
@@ -73,6 +76,7 @@ func (f *Facade) mirrorEnd(v *view, o holdover.Observation, h holdover.Hold) {
 		},
 		failed: func(err error) {
 			o.MySQL.Outcome, o.MySQL.Err = outcomeOf(err), err.Error()
+			o.Evidence = append(o.Evidence, holdover.EvidenceMirrorLost)
 			f.observe(o)
 			f.remember(v, h.Token)
 		},
@@ -81,7 +85,16 @@ func (f *Facade) mirrorEnd(v *view, o holdover.Observation, h holdover.Hold) {
 
 // remember keeps a token that the other store may not have: unmirrored.
 func (f *Facade) remember(v *view, token holdover.Token) {
-	if v.Stage.Dual() && !f.unmirrored.add(token, false) {
+	f.keep(v, token, unmirroredSince{})
+}
+
+// rememberUnsure keeps a token that Redis may or may not have granted.
+func (f *Facade) rememberUnsure(v *view, token holdover.Token) {
+	f.keep(v, token, unmirroredSince{unsure: true})
+}
+
+func (f *Facade) keep(v *view, token holdover.Token, e unmirroredSince) {
+	if v.Stage.Dual() && !f.unmirrored.add(token, e) {
 		f.stats.forgotten.Add(1)
 	}
 }
@@ -99,18 +112,22 @@ type unmirroredSince struct {
 	next  time.Time // not tried before
 	tries int
 	debt  bool
+	// unsure: nobody was told of a grant. While it is tentative in Redis its own
+	// attempt may give it back, and it is no fact that MySQL could be told.
+	unsure  bool
+	version uint64 // counts what happened to the token since it is here
 }
 
 // debtPause is the longest pause between two tries of a debt: units come back
 // when holds end, not when somebody asks more often.
 const debtPause = 5 * time.Second
 
-// again puts off the next try of a debt.
-func (u *unmirrored) again(token holdover.Token) {
+// again puts off the next try.
+func (u *unmirrored) again(token holdover.Token, debt bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if e, known := u.tokens[token]; known {
-		e.debt = true
+		e.debt = debt
 		e.next = time.Now().Add(min(debtPause, 100*time.Millisecond<<min(e.tries, 10)))
 		e.tries++
 		u.tokens[token] = e
@@ -121,25 +138,36 @@ func newUnmirrored(limit int) *unmirrored {
 	return &unmirrored{max: limit, tokens: make(map[holdover.Token]unmirroredSince)}
 }
 
-func (u *unmirrored) add(token holdover.Token, debt bool) bool {
+func (u *unmirrored) add(token holdover.Token, e unmirroredSince) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	old, known := u.tokens[token]
 	if !known && len(u.tokens) >= u.max {
 		return false
 	}
-	if !known {
-		old.since = time.Now()
+	if known {
+		e.unsure = e.unsure && old.unsure // what a buyer was told since is certain
+		e.since, e.next, e.tries, e.version = old.since, old.next, old.tries, old.version+1
+	} else {
+		e.since = time.Now()
 	}
-	old.debt = debt
-	u.tokens[token] = old
+	u.tokens[token] = e
 	return true
 }
 
-func (u *unmirrored) remove(token holdover.Token) {
+func (u *unmirrored) get(token holdover.Token) unmirroredSince {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.tokens, token)
+	return u.tokens[token]
+}
+
+// remove forgets a token, unless something newer happened to it meanwhile.
+func (u *unmirrored) remove(token holdover.Token, version uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.tokens[token].version == version {
+		delete(u.tokens, token)
+	}
 }
 
 func (u *unmirrored) clear() {
@@ -192,30 +220,48 @@ func (f *Facade) drainLoop(ctx context.Context) {
 }
 
 // DrainOnce makes one pass over the journal and the unmirrored tokens. It stops
-// at the first fact that a store does not take; what is left stays where it is.
+// when a store gives no answer; what is left stays where it is.
 func (f *Facade) DrainOnce(ctx context.Context) error {
 	v := f.view.Load()
 	if v == nil {
 		return holdover.ErrNotReady
+	}
+	if v.Stage == holdover.StageRedis {
+		f.unmirrored.clear() // MySQL is left alone, and builds up anew in shadow
 	}
 	if !f.redisIsAway() {
 		if err := f.drainJournal(ctx); err != nil {
 			return err
 		}
 	}
-	if v.Stage == holdover.StageRedis {
-		f.unmirrored.clear() // MySQL is left alone, and builds up anew in shadow
-		return nil
+	if err := f.drainUndos(ctx); err != nil {
+		return err
 	}
 	for _, token := range f.unmirrored.oldest(f.cfg.DrainBatch) {
 		err := f.reconcile(ctx, token)
 		if isRefusal(err) {
-			f.unmirrored.again(token)
-		} else if err != nil {
+			f.unmirrored.again(token, true)
+		} else if f.stops(err, "reconcile", token) {
 			return err
+		} else if err != nil {
+			f.unmirrored.again(token, false)
 		}
 	}
 	return nil
+}
+
+// stops reports whether a background pass ends with err: a store that gives no
+// answer ends it, one bad token does not hold up the others.
+func (f *Facade) stops(err error, what string, token holdover.Token) bool {
+	if err == nil {
+		return false
+	}
+	if holdover.NoAnswer(err) || errors.Is(err, holdover.ErrNoFence) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	f.stats.sweepErrors.Add(1)
+	f.log.Error("one hold can't be carried over; the others go on", "what", what, "token", token, "err", err)
+	return false
 }
 
 // drainJournal applies facts in their order and deletes only the version of the
@@ -228,13 +274,12 @@ func (f *Facade) drainJournal(ctx context.Context) error {
 		return err
 	}
 	for _, row := range rows {
-		if row.Hold.State != holdover.StateNone {
-			if _, err := f.redis.Apply(ctx, row.Hold); err != nil {
-				if f.redisGone(err) {
-					f.markRedisAway()
-				}
-				return err
-			}
+		err := f.carryJournaled(ctx, row.Hold)
+		if f.stops(err, "drain the journal", row.Hold.Token) {
+			return err
+		}
+		if err != nil {
+			continue
 		}
 		if err := f.mysql.ClearJournal(ctx, row.Hold.Token, row.Version); err != nil {
 			return err
@@ -244,14 +289,43 @@ func (f *Facade) drainJournal(ctx context.Context) error {
 	return nil
 }
 
+// carryJournaled carries one fact into Redis. A grant is made firm in MySQL
+// first: its call may have ended without an answer, and a give-back that comes
+// after Redis has it would leave it in Redis alone.
+func (f *Facade) carryJournaled(ctx context.Context, h holdover.Hold) error {
+	if h.State == holdover.StateHeld && !h.Firm {
+		firm, err := f.mysql.Apply(ctx, h)
+		switch {
+		case isRefusal(err): // given back since, and the units are somebody else's by now
+			return nil
+		case err != nil:
+			return err
+		}
+		h = firm
+	}
+	if h.State == holdover.StateNone { // given back
+		return nil
+	}
+	_, err := f.redis.Apply(ctx, h)
+	if holdover.NoAnswer(err) {
+		f.markRedisAway()
+	}
+	return err
+}
+
 // reconcile brings MySQL to where Redis is with one token. Redis decides ends
 // in every dual stage, so what it knows is the fact.
 func (f *Facade) reconcile(ctx context.Context, token holdover.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.LaneTimeout)
 	defer cancel()
+	e := f.unmirrored.get(token)
 	h, err := f.redis.Lookup(ctx, token)
 	if err != nil {
 		return err
+	}
+	if h.State == holdover.StateHeld && !h.Firm && e.unsure {
+		f.unmirrored.again(token, false) // until its give-back window has passed
+		return nil
 	}
 	switch h.State {
 	case holdover.StateNone, holdover.StateClaimed, holdover.StateClaiming:
@@ -261,7 +335,7 @@ func (f *Facade) reconcile(ctx context.Context, token holdover.Token) error {
 			return err
 		}
 	}
-	f.unmirrored.remove(token)
+	f.unmirrored.remove(token, e.version)
 	f.stats.reconciled.Add(1)
 	return nil
 }

@@ -61,10 +61,15 @@ func (f *Facade) observe(o holdover.Observation) {
 // the stage compares at all.
 func (f *Facade) observeDual(v *view, o holdover.Observation) {
 	if v.Stage.Dual() {
-		if !v.dualSince.IsZero() && o.Redis.State.Live() && o.MySQL.State == holdover.StateNone {
-			o.Evidence = append(o.Evidence, holdover.EvidencePreShadow)
-		}
+		f.noteMove(v, &o)
 		f.observe(o)
+	}
+}
+
+// noteAge records that Redis granted the hold before dual writing began.
+func (v *view) noteAge(o *holdover.Observation, h holdover.Hold) {
+	if !v.dualSince.IsZero() && !h.GrantedAt.IsZero() && h.GrantedAt.Before(v.dualSince) {
+		o.Evidence = append(o.Evidence, holdover.EvidencePreShadow)
 	}
 }
 
@@ -132,7 +137,6 @@ func (f *Facade) probe(v *view, o holdover.Observation, ask func(ctx context.Con
 			if enough {
 				answer.Outcome = holdover.OutcomeGranted
 			}
-			f.noteMove(v, &o)
 			if v.Stage == holdover.StageMySQL && enough {
 				f.otherLocations(ctx, &o)
 			}
@@ -151,27 +155,38 @@ func (f *Facade) probe(v *view, o holdover.Observation, ask func(ctx context.Con
 type recheck struct {
 	o     holdover.Observation
 	tries int
+	since time.Time
 	next  time.Time
 	equal map[int64]bool // items seen equal in both stores
 }
 
-// settle observes equal answers at once, and different ones after the re-check:
-// lag is not divergence.
+// settle observes equal answers at once, and so those that can't be compared;
+// different ones after the re-check: lag is not divergence.
 func (f *Facade) settle(v *view, o holdover.Observation) {
-	if o.Redis.Outcome == o.MySQL.Outcome || slices.Contains(o.Evidence, holdover.EvidenceOtherLocations) {
+	f.noteMove(v, &o)
+	answered := func(a holdover.Answer) bool {
+		return a.Outcome == holdover.OutcomeGranted || a.Outcome == holdover.OutcomeRefused
+	}
+	if o.Redis.Outcome == o.MySQL.Outcome || !answered(o.Redis) || !answered(o.MySQL) || slices.Contains(o.Evidence, holdover.EvidenceOtherLocations) {
 		f.observe(o)
 		return
 	}
 	select {
-	case f.rechecks <- recheck{o: o, next: time.Now().Add(f.cfg.RecheckEvery), equal: make(map[int64]bool)}:
+	case f.rechecks <- recheck{o: o, since: time.Now(), next: time.Now().Add(f.cfg.RecheckEvery), equal: make(map[int64]bool)}:
 	default:
-		shadow := &o.MySQL
-		if v.Stage == holdover.StageMySQL {
-			shadow = &o.Redis
-		}
-		shadow.Outcome, shadow.Err = holdover.OutcomeShed, "too many differences are waiting for their re-check"
+		notCompared(&o, holdover.OutcomeShed, "too many differences are waiting for their re-check")
 		f.observe(o)
 	}
+}
+
+// notCompared takes the shadow's answer back: what it says is not known to be a
+// difference.
+func notCompared(o *holdover.Observation, outcome holdover.Outcome, why string) {
+	shadow := &o.MySQL
+	if o.Stage.Truth() == holdover.StoreMySQL {
+		shadow = &o.Redis
+	}
+	shadow.Outcome, shadow.Err = outcome, why
 }
 
 // recheckLoop looks again at differences until both stores agree about each
@@ -208,9 +223,23 @@ func (f *Facade) recheckLoop(ctx context.Context) {
 		break
 	}
 	for _, r := range waiting {
-		r.o.MySQL.Outcome, r.o.MySQL.Err = holdover.OutcomeShed, "stopped before the re-check was over"
+		notCompared(&r.o, holdover.OutcomeShed, "stopped before the re-check was over")
 		f.observe(r.o)
 	}
+}
+
+// lagPatience is how many times longer a re-check waits while mirror work is
+// behind.
+const lagPatience = 10
+
+// lagging reports whether this or another live instance has mirror work that is
+// late.
+func (f *Facade) lagging(ctx context.Context) bool {
+	if f.Busy() > 0 {
+		return true
+	}
+	instances, err := f.redis.Instances(ctx, f.cfg.InstanceMaxAge)
+	return err != nil || slices.ContainsFunc(instances, func(i holdover.Instance) bool { return i.Busy > 0 })
 }
 
 // lookAgain reports whether r is done, and observes it then.
@@ -235,8 +264,12 @@ func (f *Facade) lookAgain(ctx context.Context, r *recheck) bool {
 		r.o.Evidence = append(r.o.Evidence, holdover.EvidenceLastUnits)
 	case r.tries < f.cfg.RecheckTries:
 		return false
+	case f.lagging(ctx) && time.Since(r.since) < lagPatience*time.Duration(f.cfg.RecheckTries)*f.cfg.RecheckEvery:
+		return false // mirror work is behind: nothing is told apart yet
+	case f.lagging(ctx):
+		notCompared(&r.o, holdover.OutcomeShed, "mirror work was behind during the whole re-check")
 	case err != nil:
-		r.o.MySQL.Outcome, r.o.MySQL.Err = holdover.OutcomeError, "re-check failed: "+err.Error()
+		notCompared(&r.o, holdover.OutcomeError, "re-check failed: "+err.Error())
 	}
 	f.observe(r.o)
 	return true

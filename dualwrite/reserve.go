@@ -44,7 +44,7 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 			f.probeMySQL(v, o, err)
 		case !errors.Is(err, holdover.ErrStale):
 			f.observe(o)
-			f.remember(v, r.Token) // it may have been granted: looked up later
+			f.rememberUnsure(v, r.Token) // it may have been granted: looked up later
 		}
 		return f.granted(v, holdover.StoreRedis, g, err, "redis decides, mysql follows")
 
@@ -99,8 +99,11 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 			return f.granted(v, holdover.StoreRedis, g, err, "redis has an end record for the token")
 		}
 		f.observe(o)
-		f.markRedisAway()
-		if err := f.mysql.JournalGrant(ctx, v.Epoch, r.Token); err != nil {
+		f.noteSilence(err)
+		_, err = waitMySQL(ctx, f, v, "journal a grant", r.Token, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, f.mysql.JournalGrant(ctx, v.Epoch, r.Token)
+		})
+		if err != nil {
 			return f.granted(v, holdover.StoreMySQL, g, err, "redis did not answer, and mysql did not journal it")
 		}
 		f.stats.journaled.Add(1)
@@ -135,50 +138,79 @@ func (f *Facade) granted(v *view, by holdover.Store, g holdover.Grant, err error
 // voteRedis asks Redis; on a refusal it expires what is due for these items and
 // asks once more, so that nobody is refused for a hold that has run out.
 func (f *Facade) voteRedis(ctx context.Context, v *view, a *attempt, r holdover.Request) (holdover.Grant, error) {
+	first := !a.askedRedis
 	a.askedRedis = true
 	g, err := f.redis.Vote(ctx, a.ticket(v), r)
 	if errors.Is(err, holdover.ErrOutOfStock) && f.expireDue(ctx, v, f.redis, r) {
 		g, err = f.redis.Vote(ctx, a.ticket(v), r)
 	}
+	if first && saidNo(err) {
+		a.askedRedis = false // it took nothing: there is nothing to give back
+	}
 	return g, f.redisErr(err)
 }
 
-// voteMySQL asks MySQL. A call that waits for MySQL when the agreement moves
-// goes on at once in the new stage (rule 8); what MySQL did becomes known later
-// by token.
+// saidNo: the store answered, and gave nothing. A stale epoch is left out: it
+// may stand for a step that was left behind when the agreement moved.
+func saidNo(err error) bool {
+	return err != nil && !holdover.NoAnswer(err) && !errors.Is(err, holdover.ErrStale)
+}
+
+// voteMySQL asks MySQL, and once more after expiring what is due, as voteRedis.
 func (f *Facade) voteMySQL(ctx context.Context, v *view, a *attempt, r holdover.Request, journal bool) (holdover.Grant, error) {
-	if err := f.raiseMySQL(ctx); err != nil {
-		return holdover.Grant{}, err
-	}
+	first := !a.askedMySQL
 	a.askedMySQL = true
-	type vote struct {
-		g   holdover.Grant
-		err error
-	}
-	ticket := a.ticket(v)
-	ask := func() vote {
-		answer := make(chan vote, 1)
-		// Its own deadline, not the caller's: nobody waits for it after a move.
-		f.calls.Go(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.CallTimeout)
-			defer cancel()
-			g, err := f.mysql.Vote(ctx, ticket, r, journal)
-			answer <- vote{g, err}
+	ticket := a.ticket(v) // not in the step: it may outlive this turn
+	ask := func() (holdover.Grant, error) {
+		return waitMySQL(ctx, f, v, "vote", r.Token, func(ctx context.Context) (holdover.Grant, error) {
+			return f.mysql.Vote(ctx, ticket, r, journal)
 		})
-		select {
-		case got := <-answer:
-			return got
-		case <-v.moved:
-			return vote{err: &holdover.StaleError{Store: holdover.StoreMySQL, Asked: v.Epoch, Fence: f.view.Load().Fence}}
-		case <-ctx.Done():
-			return vote{err: &holdover.StoreError{Store: holdover.StoreMySQL, Pod: f.cfg.Pod, Op: "vote", Token: r.Token, Unknown: true, Err: ctx.Err()}}
+	}
+	g, err := ask()
+	if errors.Is(err, holdover.ErrOutOfStock) {
+		ended, waitErr := waitMySQL(ctx, f, v, "expire due holds", r.Token, func(ctx context.Context) (bool, error) {
+			return f.expireDue(ctx, v, f.mysql, r), nil
+		})
+		switch {
+		case errors.Is(waitErr, holdover.ErrStale):
+			return holdover.Grant{}, waitErr
+		case ended:
+			g, err = ask()
 		}
 	}
-	got := ask()
-	if errors.Is(got.err, holdover.ErrOutOfStock) && f.expireDue(ctx, v, f.mysql, r) {
-		got = ask()
+	if first && saidNo(err) {
+		a.askedMySQL = false
 	}
-	return got.g, got.err
+	return g, err
+}
+
+// waitMySQL runs a step that waits for MySQL, whose fence is raised first if it
+// is owed. When the agreement moves, the call goes on at once in the new stage
+// (rule 8), as if the step had found a stale epoch. The step then ends under a
+// deadline of its own, and what it did becomes known later by token.
+func waitMySQL[T any](ctx context.Context, f *Facade, v *view, op string, token holdover.Token, step func(context.Context) (T, error)) (got T, err error) {
+	type answer struct {
+		got T
+		err error
+	}
+	answers := make(chan answer, 1)
+	f.calls.run(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.CallTimeout)
+		defer cancel()
+		var a answer
+		if a.err = f.raiseMySQL(ctx); a.err == nil {
+			a.got, a.err = step(ctx)
+		}
+		answers <- a
+	})
+	select {
+	case a := <-answers:
+		return a.got, a.err
+	case <-v.moved:
+		return got, &holdover.StaleError{Store: holdover.StoreMySQL, Asked: v.Epoch, Fence: f.view.Load().Fence}
+	case <-ctx.Done():
+		return got, &holdover.StoreError{Store: holdover.StoreMySQL, Pod: f.cfg.Pod, Op: op, Token: token, Unknown: true, Err: ctx.Err()}
+	}
 }
 
 // copyToRedis writes MySQL's grant into Redis (rules 7 and 10). A copy refused
@@ -209,34 +241,21 @@ func (f *Facade) copyToRedis(ctx context.Context, v *view, a *attempt, h holdove
 	return err
 }
 
-// giveBack undoes what a refused or failed attempt may have taken (rule 9).
-// Redis at once, since its units are what the next buyer asks for; MySQL in the
-// token's lane, after whatever is queued there.
-func (f *Facade) giveBack(ctx context.Context, a *attempt) {
-	if a.askedRedis {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.GiveBackTimeout)
-		defer cancel()
-		if _, err := f.redis.GiveBack(ctx, a.token, a.id); err != nil {
-			f.lanes.add(job{token: a.token, what: "give back in redis", run: func(ctx context.Context) error {
-				_, err := f.redis.GiveBack(ctx, a.token, a.id)
-				return err
-			}})
-		}
-	}
-	if a.askedMySQL {
-		f.lanes.add(job{token: a.token, what: "give back in mysql", run: func(ctx context.Context) error {
-			_, err := f.mysql.GiveBack(ctx, a.token, a.id)
-			return err
-		}})
-	}
-}
-
 // isRefusal: the store answered, and its answer was that it has too few units.
 func isRefusal(err error) bool { return errors.Is(err, holdover.ErrOutOfStock) }
 
-// redisGone: no answer from Redis, or an answer that shows it lost its data.
+// redisGone: Redis does not have the fact and can't take it now: no answer, or
+// one that shows it lost its data or does not know an item.
 func (f *Facade) redisGone(err error) bool {
 	return holdover.NoAnswer(err) || errors.Is(err, holdover.ErrNoFence) || errors.Is(err, holdover.ErrNotLoaded)
+}
+
+// noteSilence makes the next calls journal at once. An item that Redis does not
+// know is that item's trouble only.
+func (f *Facade) noteSilence(err error) {
+	if holdover.NoAnswer(err) || errors.Is(err, holdover.ErrNoFence) {
+		f.markRedisAway()
+	}
 }
 
 // redisErr names what a Redis without a fence means for a stage where it decides.

@@ -52,6 +52,7 @@ type Stats struct {
 	LaneLate      int           `json:"lane_late"` // of an earlier epoch, or older than LaneLag
 	Unmirrored    int           `json:"unmirrored"`
 	Debts         int           `json:"debts"`
+	GiveBacks     int           `json:"give_backs"` // that a store has not answered yet
 	OldestUnknown time.Duration `json:"oldest_unmirrored_ns"`
 	RedisAway     bool          `json:"redis_away"`
 }
@@ -73,18 +74,20 @@ func (f *Facade) Stats() Stats {
 	}
 	s.LaneJobs, s.LaneLate, s.LaneShed = f.lanes.size(epoch, f.cfg.LaneLag)
 	s.Unmirrored, s.Debts, s.OldestUnknown = f.unmirrored.size()
+	s.GiveBacks = f.undos.size()
 	return s
 }
 
 // Busy counts what this instance still has to carry over before a step forward:
-// late mirror work, unmirrored tokens and debts. It goes with the heartbeat.
+// late mirror work, unmirrored tokens, debts and give-backs. It goes with the
+// heartbeat.
 func (f *Facade) Busy() int64 {
 	s := f.Stats()
-	return int64(s.LaneLate + s.Unmirrored + s.Debts)
+	return int64(s.LaneLate + s.Unmirrored + s.Debts + s.GiveBacks)
 }
 
 // Fences reads what each store's fence says now, for status.
 func (f *Facade) Fences(ctx context.Context) (redis holdover.Fence, redisErr error, mysql holdover.Fence, mysqlErr error) {
-	r, m := f.readFences(ctx)
+	r, m := f.readFences(ctx, nil)
 	return r.fence, r.err, m.fence, m.err
 }

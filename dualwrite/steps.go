@@ -12,7 +12,7 @@ import (
 // Init writes the pod's first fence, stage redis at epoch 1, when both stores
 // answer and neither has one.
 func (f *Facade) Init(ctx context.Context, by, reason string) (holdover.Fence, error) {
-	redis, mysql := f.readFences(ctx)
+	redis, mysql := f.readFences(ctx, nil)
 	for _, read := range []struct {
 		store holdover.Store
 		fenceRead
@@ -81,13 +81,20 @@ func (r *Readiness) no(code string, number float64, do, format string, args ...a
 	r.Reasons = append(r.Reasons, Reason{Code: code, Number: number, Do: do, Text: fmt.Sprintf(format, args...)})
 }
 
+// needsVerification: every step between shadow and mysql, either way, gives
+// power to a store that must know every live hold. Between redis and shadow
+// only Redis decides.
+func needsVerification(from, to holdover.Stage) bool {
+	return to == holdover.StageJoint || to == holdover.StageMySQL || from == holdover.StageJoint
+}
+
 // Ready answers whether the pod may go to the neighbouring stage now (rule 18).
-// Toward joint and mysql it ends with a complete verification, and looks at
+// Between shadow and mysql it ends with a complete verification, and looks at
 // everything once more after it: it may take seconds.
 func (f *Facade) Ready(ctx context.Context, to holdover.Stage) (Readiness, error) {
 	r, err := f.Hindrances(ctx, to)
 	v := f.view.Load()
-	if err != nil || !r.OK() || v == nil || to < v.Stage || (to != holdover.StageJoint && to != holdover.StageMySQL) {
+	if err != nil || !r.OK() || v == nil || !needsVerification(v.Stage, to) {
 		return r, err
 	}
 	if f.cfg.Verify == nil {
@@ -116,7 +123,7 @@ func (f *Facade) Hindrances(ctx context.Context, to holdover.Stage) (Readiness, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.CallTimeout)
 	defer cancel()
-	redis, mysql := f.readFences(ctx)
+	redis, mysql := f.readFences(ctx, nil)
 	switch {
 	case errors.Is(redis.err, holdover.ErrNoFence):
 		r.no("redis-lost-its-data", 0, "rebuild Redis from MySQL", "redis has no fence: it lost its data")

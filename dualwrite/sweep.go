@@ -77,18 +77,27 @@ func (f *Facade) SweepOnce(ctx context.Context) error {
 	return errors.Join(append(errs, f.rollForward(ctx, v))...)
 }
 
+// sweepDue goes on past holds that can't be ended: a batch full of them must
+// not hold up the others.
 func (f *Facade) sweepDue(ctx context.Context, v *view, store Steps, grace time.Duration) error {
-	due, err := store.Due(ctx, grace, 0, nil, f.cfg.SweepBatch)
-	if err != nil {
-		return err
-	}
-	for _, h := range due {
-		if ctx.Err() != nil || f.view.Load() != v {
+	for limit := f.cfg.SweepBatch; ; limit *= 2 {
+		due, err := store.Due(ctx, grace, 0, nil, limit)
+		if err != nil {
+			return err
+		}
+		failed := 0
+		for _, h := range due[min(len(due), limit-f.cfg.SweepBatch):] {
+			if ctx.Err() != nil || f.view.Load() != v {
+				return nil
+			}
+			if !f.expire(ctx, v, h.Token) {
+				failed++
+			}
+		}
+		if failed < f.cfg.SweepBatch || limit >= 64*f.cfg.SweepBatch {
 			return nil
 		}
-		f.expire(ctx, v, h.Token)
 	}
-	return nil
 }
 
 // sweepRedisAfterMySQL ends in Redis, as MySQL ended them, holds that are long
@@ -107,7 +116,7 @@ func (f *Facade) sweepRedisAfterMySQL(ctx context.Context, v *view) error {
 		case err != nil:
 			return err
 		case known.State.Ended():
-			if _, err := f.redis.Apply(ctx, known); err != nil {
+			if _, err := f.redis.Apply(ctx, known); f.stops(err, "end in redis as in mysql", h.Token) {
 				return err
 			}
 		case known.State == holdover.StateNone:
@@ -132,16 +141,18 @@ func (f *Facade) rollForward(ctx context.Context, v *view) error {
 		fact := h
 		fact.State = holdover.StateClaimed
 		known, err := f.applyToMySQL(ctx, fact)
-		if err != nil {
+		if err == nil {
+			if len(known.Lines) == 0 {
+				known.Shop, known.Lines = h.Shop, h.Lines
+			}
+			_, err = f.redis.Apply(ctx, known)
+		}
+		if f.stops(err, "roll a marked claim forward", h.Token) {
 			return err
 		}
-		if len(known.Lines) == 0 {
-			known.Shop, known.Lines = h.Shop, h.Lines
+		if err == nil {
+			f.stats.rolledForward.Add(1)
 		}
-		if _, err := f.redis.Apply(ctx, known); err != nil {
-			return err
-		}
-		f.stats.rolledForward.Add(1)
 	}
 	return nil
 }

@@ -37,13 +37,42 @@ type fenceRead struct {
 // known: the store answered, with a fence or with "none" (epoch zero).
 func (r fenceRead) known() bool { return r.err == nil || errors.Is(r.err, holdover.ErrNoFence) }
 
-func (f *Facade) readFences(ctx context.Context) (redis, mysql fenceRead) {
+// readFences asks both stores at once. A store that has not answered within
+// RefreshTimeout counts as silent; seen, when given, hears of each answer as it
+// comes.
+func (f *Facade) readFences(ctx context.Context, seen func(fenceRead)) (redis, mysql fenceRead) {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
 	defer cancel()
-	fromRedis, fromMySQL := make(chan fenceRead, 1), make(chan fenceRead, 1)
-	f.calls.Go(func() { fence, err := f.redis.Fence(ctx); fromRedis <- fenceRead{fence, err} })
-	f.calls.Go(func() { fence, err := f.mysql.Fence(ctx); fromMySQL <- fenceRead{fence, err} })
-	return <-fromRedis, <-fromMySQL
+	ask := func(store Fenced) <-chan fenceRead {
+		answer := make(chan fenceRead, 1)
+		f.calls.run(func() { fence, err := store.Fence(ctx); answer <- fenceRead{fence, err} })
+		return answer
+	}
+	fromRedis, fromMySQL := ask(f.redis), ask(f.mysql)
+	silent := func(store holdover.Store) fenceRead {
+		return fenceRead{err: &holdover.StoreError{Store: store, Pod: f.cfg.Pod, Op: "read the fence", Err: ctx.Err()}}
+	}
+	for fromRedis != nil || fromMySQL != nil {
+		var read fenceRead
+		select {
+		case read = <-fromRedis:
+			redis, fromRedis = read, nil
+		case read = <-fromMySQL:
+			mysql, fromMySQL = read, nil
+		case <-ctx.Done():
+			if fromRedis != nil {
+				redis = silent(holdover.StoreRedis)
+			}
+			if fromMySQL != nil {
+				mysql = silent(holdover.StoreMySQL)
+			}
+			return redis, mysql
+		}
+		if seen != nil {
+			seen(read)
+		}
+	}
+	return redis, mysql
 }
 
 // Refresh reads both fences, takes the larger epoch (rule 2), and raises the
@@ -69,9 +98,15 @@ func (f *Facade) Look(ctx context.Context) error {
 }
 
 // larger reads both fences and picks the agreed one; what is known already
-// counts too.
+// counts too. One store that shows a newer agreement is enough to adopt it: a
+// kill must not wait for the other store's silence.
 func (f *Facade) larger(ctx context.Context) (best holdover.Fence, redis, mysql fenceRead) {
-	redis, mysql = f.readFences(ctx)
+	known := f.view.Load() != nil
+	redis, mysql = f.readFences(ctx, func(read fenceRead) {
+		if known && read.err == nil {
+			f.adopt(ctx, read.fence)
+		}
+	})
 	best = redis.fence
 	if mysql.fence.Epoch > best.Epoch {
 		best = mysql.fence
@@ -96,14 +131,21 @@ func (f *Facade) refresh(ctx context.Context) error {
 	} else {
 		f.markRedisAway()
 	}
-	// MySQL silent counts as owed too: it is raised before it is used.
-	f.mysqlOwed.Store(mysql.err != nil || mysql.fence.Epoch < best.Epoch)
+	f.mysqlAt.Store(uint64(mysql.fence.Epoch)) // zero while it is silent: it is raised before it is used
 	f.adopt(ctx, best)
 	switch {
 	case errors.Is(redis.err, holdover.ErrNoFence):
 		// Rule 19: it lost its view. Raising it would hide that; it stays unused
 		// until it is rebuilt.
 		f.markRedisAway()
+	case redis.err == nil && redis.fence.Epoch < best.Epoch && !best.Latched:
+		// Every change but a kill writes Redis first: this is not a step between
+		// its two writes but a Redis with older data (rule 19), unless the step
+		// came between the two readings.
+		if again, err := f.redis.Fence(ctx); err != nil || again.Epoch < best.Epoch {
+			f.markRedisAway()
+			f.log.Error("redis has lost its view: it is at an older epoch than mysql, and is not used until it is rebuilt", "redis", again.Epoch, "agreed", best.Epoch)
+		}
 	case redis.err == nil && redis.fence.Epoch < best.Epoch:
 		if err := f.raiseRedis(ctx, best); err != nil {
 			f.log.Warn("redis is behind and could not be raised", "epoch", best.Epoch, "err", err)
@@ -122,7 +164,7 @@ func (f *Facade) adopt(ctx context.Context, fence holdover.Fence) {
 	if v := f.view.Load(); v != nil && v.Epoch >= fence.Epoch {
 		return
 	}
-	next := &view{Fence: fence, dualSince: f.dualSince(ctx, fence), moved: make(chan struct{})}
+	next := &view{Fence: fence, dualSince: f.dualSince(ctx, f.view.Load(), fence), moved: make(chan struct{})}
 	for {
 		old := f.view.Load()
 		if old != nil && old.Epoch >= fence.Epoch {
@@ -141,16 +183,17 @@ func (f *Facade) adopt(ctx context.Context, fence holdover.Fence) {
 	}
 }
 
-// dualSince reads from the history when both stores were first written
-// without a break.
-func (f *Facade) dualSince(ctx context.Context, fence holdover.Fence) time.Time {
-	if !fence.Stage.Dual() {
+// dualSince says when both stores were first written without a break. Only a
+// process that did not see it begin asks Redis's history: a flip waits for
+// nothing.
+func (f *Facade) dualSince(ctx context.Context, old *view, fence holdover.Fence) time.Time {
+	switch {
+	case !fence.Stage.Dual():
 		return time.Time{}
-	}
-	if fence.Stage == holdover.StageShadow && !fence.Latched {
-		if v := f.view.Load(); v == nil || !v.Stage.Dual() {
-			return fence.At
-		}
+	case old != nil && old.Stage.Dual() && (fence.Epoch == old.Epoch+1 || fence.Latched):
+		return old.dualSince
+	case old != nil && fence.Epoch == old.Epoch+1:
+		return fence.At
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
 	defer cancel()
@@ -174,6 +217,11 @@ func (f *Facade) dualSince(ctx context.Context, fence holdover.Fence) time.Time 
 // newer answers a stale epoch: somebody moved the agreement, or the store that
 // refused is behind it.
 func (f *Facade) newer(ctx context.Context, v *view, stale error) (*view, error) {
+	var refusal *holdover.StaleError
+	if errors.As(stale, &refusal) && refusal.Fence.Epoch > v.Epoch {
+		f.adopt(ctx, refusal.Fence) // the store that refused has said what is agreed
+		return f.view.Load(), nil
+	}
 	f.refreshing.Lock()
 	defer f.refreshing.Unlock()
 	if now := f.view.Load(); now.Epoch > v.Epoch && !behind(stale, now.Epoch) {
@@ -201,9 +249,12 @@ func (f *Facade) raiseRedis(ctx context.Context, fence holdover.Fence) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
 	defer cancel()
-	rows, err := f.mysql.Journal(ctx, f.cfg.UnmirroredMax)
+	rows, err := f.mysql.Journal(ctx, f.cfg.UnmirroredMax+1)
 	if err != nil {
 		return err
+	}
+	if len(rows) > f.cfg.UnmirroredMax {
+		return fmt.Errorf("pod %s: mysql's journal has more than %d facts: redis is not raised with a part of them; set UnmirroredMax higher", f.cfg.Pod, f.cfg.UnmirroredMax)
 	}
 	facts := make([]holdover.Hold, len(rows))
 	for i, row := range rows {
@@ -218,15 +269,15 @@ func (f *Facade) raiseRedis(ctx context.Context, fence holdover.Fence) error {
 
 // raiseMySQL brings MySQL's fence up to the view before MySQL is used.
 func (f *Facade) raiseMySQL(ctx context.Context) error {
-	if !f.mysqlOwed.Load() {
+	v := f.view.Load()
+	if f.mysqlAt.Load() >= uint64(v.Epoch) {
 		return nil
 	}
-	v := f.view.Load()
 	there, err := f.mysql.RaiseFence(ctx, v.Fence)
 	if err != nil {
 		return err
 	}
-	f.mysqlOwed.Store(false)
+	f.mysqlAt.Store(uint64(there.Epoch))
 	f.adopt(ctx, there)
 	return nil
 }

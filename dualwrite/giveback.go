@@ -1,0 +1,107 @@
+package dualwrite
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"holdover"
+)
+
+// giveBack undoes what a refused or failed attempt may have taken (rule 9).
+// Redis at once, since its units are what the next buyer asks for; MySQL in the
+// token's lane, after whatever is queued there. What a store does not answer is
+// tried again by the drain: nobody else knows that these units are free.
+func (f *Facade) giveBack(ctx context.Context, a *attempt) {
+	if a.askedRedis {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.GiveBackTimeout)
+		defer cancel()
+		owed := undo{holdover.StoreRedis, a.token, a.id}
+		if err := f.undo(ctx, owed); err != nil {
+			f.owe(owed)
+		}
+	}
+	if a.askedMySQL {
+		owed := undo{holdover.StoreMySQL, a.token, a.id}
+		f.lanes.add(job{
+			token: a.token, epoch: a.epoch, what: "give back in mysql",
+			run:    func(ctx context.Context) error { return f.undo(ctx, owed) },
+			failed: func(error) { f.owe(owed) },
+			shed:   func() { f.owe(owed) },
+		})
+	}
+}
+
+// undo is one give-back at one store. The store itself refuses it once its
+// give-back window has passed, so it can be repeated without end.
+type undo struct {
+	store   holdover.Store
+	token   holdover.Token
+	attempt holdover.Attempt
+}
+
+func (f *Facade) undo(ctx context.Context, u undo) error {
+	store := Steps(f.redis)
+	if u.store == holdover.StoreMySQL {
+		store = f.mysql
+	}
+	_, err := store.GiveBack(ctx, u.token, u.attempt)
+	return err
+}
+
+// undos remembers give-backs that got no answer, in memory and bounded: over
+// the bound the units come back when the hold's time to live ends.
+type undos struct {
+	mu   sync.Mutex
+	max  int
+	owed map[undo]struct{}
+}
+
+func (f *Facade) owe(u undo) {
+	f.undos.mu.Lock()
+	defer f.undos.mu.Unlock()
+	if len(f.undos.owed) >= f.undos.max {
+		f.stats.forgotten.Add(1)
+		return
+	}
+	f.undos.owed[u] = struct{}{}
+}
+
+func (u *undos) remove(done undo) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.owed, done)
+}
+
+func (u *undos) size() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.owed)
+}
+
+// drainUndos repeats what is owed; a store that does not answer is left alone
+// for this pass.
+func (f *Facade) drainUndos(ctx context.Context) error {
+	f.undos.mu.Lock()
+	owed := slices.Collect(maps.Keys(f.undos.owed))
+	f.undos.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.LaneTimeout)
+	defer cancel()
+	var errs []error
+	silent := map[holdover.Store]bool{}
+	for _, u := range owed {
+		if silent[u.store] {
+			continue
+		}
+		err := f.undo(ctx, u)
+		if f.stops(err, "give back in "+u.store.String(), u.token) {
+			silent[u.store] = true
+			errs = append(errs, err)
+			continue
+		}
+		f.undos.remove(u)
+	}
+	return errors.Join(errs...)
+}
