@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -56,15 +58,13 @@ type env struct {
 	ctx            context.Context
 	in             io.Reader
 	stdout, stderr io.Writer
+	printed        bool // the JSON object is out
 }
 
 func run(ctx context.Context, args []string, in io.Reader, stdout, stderr io.Writer) int {
 	var c cli
 	exited := -1
-	parser, err := kong.New(&c, kong.Name("holdover"),
-		kong.Description("Moves checkout reservations from Redis counters to MySQL unit rows while the shop stays open."),
-		kong.UsageOnError(), kong.Writers(stdout, stderr), kong.Exit(func(code int) { exited = code }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
+	parser, err := newParser(&c, stdout, stderr, func(code int) { exited = code })
 	if err != nil {
 		fmt.Fprintln(stderr, "holdover:", err)
 		return exitFailed
@@ -72,20 +72,46 @@ func run(ctx context.Context, args []string, in io.Reader, stdout, stderr io.Wri
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	e := &env{ctx: ctx, in: in, stdout: stdout, stderr: stderr}
 	command, err := parser.Parse(args)
 	if exited >= 0 { // --help has printed
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "holdover:", err)
-		fmt.Fprintln(stderr, "See `holdover --help`.")
-		return exitUsage
+		err = usage("%w (see `holdover --help`)", err)
+	} else {
+		err = command.Run(e)
 	}
-	if err := command.Run(&env{ctx: ctx, in: in, stdout: stdout, stderr: stderr}); err != nil {
-		fmt.Fprintln(stderr, "holdover:", err)
-		return exitCode(err)
+	if err == nil {
+		return exitDone
 	}
-	return exitDone
+	err = app.Hinted(err)
+	code := exitCode(err)
+	if wantsJSON(args) && !e.printed {
+		_ = e.json(map[string]any{"error": err.Error(), "exit_code": code}) // stderr has it too
+	}
+	fmt.Fprintln(stderr, "holdover:", err)
+	return code
+}
+
+// wantsJSON: whoever parses stdout gets an object in any case, also when the
+// command came to nothing.
+func wantsJSON(args []string) bool {
+	for _, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "--json", "--json=true":
+			return true
+		}
+	}
+	return false
+}
+
+func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kong, error) {
+	return kong.New(c, kong.Name("holdover"),
+		kong.Description("Moves checkout reservations from Redis counters to MySQL unit rows while the shop stays open."),
+		kong.Writers(stdout, stderr), kong.Exit(exit), kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
 }
 
 // exitCode is the one place that maps errors to exit codes.
@@ -103,12 +129,14 @@ func exitCode(err error) int {
 
 // json prints the one JSON object of a command.
 func (e *env) json(v any) error {
+	e.printed = true
 	enc := json.NewEncoder(e.stdout)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
 
-// logger writes to stderr, by default only what needs somebody's attention.
+// logger writes to stderr. A command says what is wrong itself: by default only
+// a server logs more than errors.
 func (e *env) logger(level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -126,7 +154,8 @@ type podFlags struct {
 	All bool     `help:"All pods of the configuration."`
 }
 
-// stores opens the stores of the chosen pods; close them with the function.
+// stores opens the stores of the chosen pods, all at once; close them with the
+// function.
 func (f *podFlags) stores(e *env) (app.Config, []*app.Stores, func(), error) {
 	c, err := f.load(e)
 	if err != nil {
@@ -136,23 +165,35 @@ func (f *podFlags) stores(e *env) (app.Config, []*app.Stores, func(), error) {
 	if err != nil {
 		return c, nil, nil, err
 	}
-	var all []*app.Stores
-	closeAll := func() {
-		for i := len(all) - 1; i >= 0; i-- {
-			if err := all[i].Close(context.WithoutCancel(e.ctx)); err != nil {
-				fmt.Fprintln(e.stderr, "holdover: close:", err)
-			}
-		}
-	}
-	for _, p := range chosen {
-		s, err := app.OpenStores(e.ctx, c, p)
-		if err != nil {
-			closeAll()
-			return c, nil, nil, err
-		}
-		all = append(all, s)
+	all, errs := openAll(e, c, chosen)
+	closeAll := func() { closeStores(e, all) }
+	if err := errors.Join(errs...); err != nil {
+		closeAll()
+		return c, nil, nil, err
 	}
 	return c, all, closeAll, nil
+}
+
+// openAll opens each pod's stores; where the error is set they are nil.
+func openAll(e *env, c app.Config, pods []app.PodConfig) ([]*app.Stores, []error) {
+	all, errs := make([]*app.Stores, len(pods)), make([]error, len(pods))
+	var opening sync.WaitGroup
+	for i, p := range pods {
+		opening.Go(func() { all[i], errs[i] = app.OpenStores(e.ctx, c, p) })
+	}
+	opening.Wait()
+	return all, errs
+}
+
+func closeStores(e *env, all []*app.Stores) {
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i] == nil {
+			continue
+		}
+		if err := all[i].Close(context.WithoutCancel(e.ctx)); err != nil {
+			fmt.Fprintln(e.stderr, "holdover: close:", err)
+		}
+	}
 }
 
 // choose picks the pods; with one pod configured nothing has to be said.
@@ -170,7 +211,10 @@ func (f *podFlags) choose(c app.Config) ([]app.PodConfig, error) {
 		return nil, usage("which pod? Give --pod NAME or --all; configured are %s", strings.Join(names, ", "))
 	}
 	var chosen []app.PodConfig
-	for _, name := range f.Pod {
+	for i, name := range f.Pod {
+		if slices.Contains(f.Pod[:i], name) {
+			return nil, usage("pod %s is named twice", name)
+		}
 		found := false
 		for _, p := range c.Pods {
 			if p.Name == name {

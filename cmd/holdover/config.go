@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/user"
 
-	"github.com/goccy/go-yaml"
-
 	"holdover/internal/app"
 )
 
@@ -19,7 +17,7 @@ import (
 // configFlags are shared by the commands that need a configuration.
 type configFlags struct {
 	Config   string `help:"Configuration file; default: $HOLDOVER_CONFIG, then holdover.yaml." placeholder:"FILE"`
-	LogLevel string `help:"Least level that is logged to stderr: debug, info, warn, error." default:"warn"`
+	LogLevel string `help:"Least level that is logged to stderr: debug, info, warn, error; default: error, and info for serve." placeholder:"LEVEL"`
 }
 
 // maxConfig bounds a configuration file in bytes.
@@ -39,7 +37,7 @@ func (f *configFlags) load(e *env) (app.Config, error) {
 	if err != nil {
 		return c, usage("configuration: %w (name another with --config; deploy/holdover.example.yaml is an example)", err)
 	}
-	if err := yaml.UnmarshalWithOptions(text, &c, yaml.Strict()); err != nil {
+	if err := decode(text, &c); err != nil {
 		return c, usage("configuration %s: %w", path, err)
 	}
 	if token := os.Getenv("HOLDOVER_OPERATOR_TOKEN"); token != "" {
@@ -50,7 +48,11 @@ func (f *configFlags) load(e *env) (app.Config, error) {
 			return c, usage("configuration %s: instance is not set and this machine's name can't be read: %w", path, err)
 		}
 	}
-	if c.Logger, err = e.logger(f.LogLevel); err != nil {
+	level := f.LogLevel
+	if level == "" {
+		level = "error"
+	}
+	if c.Logger, err = e.logger(level); err != nil {
 		return c, err
 	}
 	c.Version = version

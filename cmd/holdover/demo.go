@@ -25,6 +25,9 @@ type demoCmd struct {
 }
 
 func (cmd *demoCmd) Run(e *env) error {
+	if cmd.Duration <= 0 {
+		return usage("--duration %s: must be positive, from 5s on", cmd.Duration)
+	}
 	cfg := demo.Config{Duration: cmd.Duration, Seed: cmd.Seed, Keep: cmd.Keep, Progress: e.stderr, MySQLDSN: cmd.MySQLDSN, RedisAddrs: cmd.RedisAddr}
 	for pod := range cmd.RedisAddr {
 		if !strings.Contains(" "+strings.Join(demo.PodNames(), " ")+" ", " "+pod+" ") {

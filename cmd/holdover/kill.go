@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"holdover/internal/app"
+	"holdover/killswitch"
 )
 
 // changeFlags say who changes the agreement, and why.
@@ -21,47 +24,86 @@ type changeFlags struct {
 
 type killCmd struct{ changeFlags }
 
+func (killCmd) Help() string {
+	return "In joint and mysql the pod goes to shadow, where Redis decides; in redis and shadow it stays. In each case it is latched: " +
+		"the flag is ignored until `holdover restore`. It needs the pod's Redis; neither MySQL, nor the flag source, nor any instance. " +
+		"A second kill changes nothing."
+}
+
 func (cmd *killCmd) Run(e *env) error {
-	return change(e, &cmd.changeFlags, app.Kill, func(k app.Killed) string {
+	return change(e, &cmd.changeFlags, app.Kill, func(w io.Writer, k app.Killed) {
 		if k.DryRun {
-			return "would " + k.Would
+			fmt.Fprintf(w, "pod %s: would %s\n", k.Pod, k.Would)
+			return
 		}
-		return k.Message + told(k.Acknowledged, k.Missing, k.AckTook.String()) + "\n  back later: holdover restore --pod " + k.Pod + " --reason TEXT"
+		word := "KILLED"
+		if k.Already {
+			word = "KILLED ALREADY"
+		}
+		fmt.Fprintf(w, "%s  %s\n", word, k.Message)
+		line(w, "now", k.Now)
+		switch {
+		case k.NotCarried > 0:
+			line(w, "carried", fmt.Sprintf("none of %d unmirrored holds of MySQL's journal", k.NotCarried))
+		case k.Carried > 0:
+			line(w, "carried", fmt.Sprintf("%d unmirrored holds of MySQL's journal, together with the flip", k.Carried))
+		}
+		if k.Owed != "" {
+			line(w, "FAULT", k.Owed)
+		}
+		told(w, k.Changed)
+		line(w, "took", k.Took.Round(time.Millisecond).String())
+		line(w, "next", k.Next)
 	})
 }
 
 type restoreCmd struct{ changeFlags }
 
+func (restoreCmd) Help() string {
+	return "The pod stays in its stage and follows its flag again from there: forward through joint, each step when it is ready for it. Both stores must answer."
+}
+
 func (cmd *restoreCmd) Run(e *env) error {
-	return change(e, &cmd.changeFlags, app.Restore, func(r app.RestoredPod) string {
+	return change(e, &cmd.changeFlags, app.Restore, func(w io.Writer, r app.RestoredPod) {
 		if r.DryRun {
-			return "would " + r.Would
+			fmt.Fprintf(w, "pod %s: would %s\n", r.Pod, r.Would)
+			return
 		}
-		return r.Message + told(r.Acknowledged, r.Missing, r.AckTook.String())
+		fmt.Fprintln(w, r.Message)
+		line(w, "now", r.Now)
+		if r.Owed != "" {
+			line(w, "FAULT", r.Owed)
+		}
+		told(w, r.Changed)
+		line(w, "next", r.Next)
 	})
 }
 
-func told(acked, missing []string, took string) string {
-	text := fmt.Sprintf("\n  in effect on %d instances after %s: %s", len(acked), took, strings.Join(acked, ", "))
-	if len(acked) == 0 {
-		text = "\n  no instance is alive; the next one starts with it"
+func line(w io.Writer, name, text string) { fmt.Fprintf(w, "  %-8s %s\n", name, text) }
+
+func told(w io.Writer, c app.Changed) {
+	switch {
+	case len(c.Acknowledged) == 0 && len(c.Missing) == 0:
+		line(w, "seen by", "no instance is alive; the next one starts with it")
+	case len(c.Acknowledged) > 0:
+		line(w, "seen by", fmt.Sprintf("%d instances after %s: %s", len(c.Acknowledged), c.AckTook.Round(time.Millisecond), strings.Join(c.Acknowledged, ", ")))
 	}
-	if len(missing) > 0 {
-		text += "\n  NOT YET on: " + strings.Join(missing, "; ") + " (their old epoch is refused by the stores all the same)"
+	if len(c.Missing) > 0 {
+		line(w, "NOT YET", strings.Join(c.Missing, "; ")+" (the stores refuse their old epoch all the same)")
 	}
-	return text
 }
 
 // podResult is one pod's part of a change of many.
 type podResult[T any] struct {
 	Pod    string `json:"pod"`
+	OK     bool   `json:"ok"`
 	Result T      `json:"result"`
-	Err    string `json:"err,omitempty"`
+	Err    string `json:"error,omitempty"`
 }
 
 // change runs do on all chosen pods at once; one pod's failure stops no other.
-func change[T any](e *env, f *changeFlags, do func(ctx context.Context, s *app.Stores, by, reason string, dryRun bool) (T, error), text func(T) string) error {
-	if f.Reason == "" {
+func change[T any](e *env, f *changeFlags, do func(ctx context.Context, s *app.Stores, by, reason string, dryRun bool) (T, error), text func(io.Writer, T)) error {
+	if strings.TrimSpace(f.Reason) == "" {
 		return usage("--reason is missing: it is kept with the fence and shown to everybody")
 	}
 	if f.By == "" {
@@ -71,33 +113,45 @@ func change[T any](e *env, f *changeFlags, do func(ctx context.Context, s *app.S
 		}
 		f.By = by
 	}
-	_, all, closeAll, err := f.stores(e)
+	if err := killswitch.CheckWho(f.By, f.Reason); err != nil {
+		return usage("--%w", err)
+	}
+	c, err := f.load(e)
 	if err != nil {
 		return err
 	}
-	defer closeAll()
-	results, errs := make([]podResult[T], len(all)), make([]error, len(all))
-	var wait sync.WaitGroup
-	for i, s := range all {
-		wait.Go(func() {
-			result, err := do(e.ctx, s, f.By, f.Reason, f.DryRun)
-			results[i], errs[i] = podResult[T]{Pod: s.Name, Result: result}, err
-			if err != nil {
-				results[i].Err = err.Error()
-			}
-		})
+	chosen, err := f.choose(c)
+	if err != nil {
+		return err
 	}
-	wait.Wait()
+	all, errs := openAll(e, c, chosen)
+	defer closeStores(e, all)
+	results := make([]podResult[T], len(all))
+	var changing sync.WaitGroup
+	for i, s := range all {
+		results[i].Pod = chosen[i].Name
+		if s == nil {
+			continue
+		}
+		changing.Go(func() { results[i].Result, errs[i] = do(e.ctx, s, f.By, f.Reason, f.DryRun) })
+	}
+	changing.Wait()
+	for i, err := range errs {
+		if results[i].OK = err == nil; err != nil {
+			results[i].Err = err.Error()
+		}
+	}
+	failed := errors.Join(errs...)
 	if f.JSON {
-		if err := e.json(map[string]any{"pods": results, "ok": errors.Join(errs...) == nil}); err != nil {
+		if err := e.json(map[string]any{"ok": failed == nil, "pods": results}); err != nil {
 			return err
 		}
-	} else {
-		for i, r := range results {
-			if errs[i] == nil {
-				fmt.Fprintf(e.stdout, "pod %s: %s\n", r.Pod, text(r.Result))
-			}
+		return failed
+	}
+	for i, r := range results {
+		if errs[i] == nil {
+			text(e.stdout, r.Result)
 		}
 	}
-	return errors.Join(errs...)
+	return failed
 }

@@ -1,5 +1,3 @@
-// Command holdover moves checkout reservations from Redis counters to MySQL
-// unit rows, pod by pod, while the shop stays open.
 package main
 
 import (
@@ -14,6 +12,7 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

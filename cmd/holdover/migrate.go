@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,10 +58,11 @@ func (f *podFlags) each(e *env, do func(pod, dsn string) error) error {
 	if err != nil {
 		return err
 	}
+	var errs []error // one pod's failure stops no other
 	for _, p := range chosen {
 		if err := do(p.Name, p.MySQL.DSN); err != nil {
-			return fmt.Errorf("pod %s: %w", p.Name, err)
+			errs = append(errs, fmt.Errorf("pod %s: %w", p.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

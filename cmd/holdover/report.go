@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"holdover/compare"
 	"holdover/internal/app"
@@ -15,6 +16,10 @@ type reportCmd struct {
 	podFlags
 	Events []string `help:"Event files to read instead of the configured folder's." placeholder:"FILE" type:"path"`
 	JSON   bool     `help:"One JSON object on stdout."`
+}
+
+func (reportCmd) Help() string {
+	return "It reads the event files of all instances, so that it needs none that runs. A file is brought up to date every 30 seconds and when its instance ends."
 }
 
 // Run reads the event files of all instances: it needs no running instance.
@@ -75,17 +80,28 @@ type verifyCmd struct {
 	JSON bool `help:"One JSON object on stdout."`
 }
 
+func (verifyCmd) Help() string {
+	return "Counters, holds and ledger of both stores are read while buyers go on. What differs is looked at again after the configured re-check time: what is only late is no difference. In redis and after a fresh start of dual writing holds that only Redis has are expected; they end by their time to live."
+}
+
+// Run verifies all chosen pods at once; one that can't be verified stops no other.
 func (cmd *verifyCmd) Run(e *env) error {
+	cmd.All = cmd.All || len(cmd.Pod) == 0
 	c, all, closeAll, err := cmd.stores(e)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
+	found, errs := make([]compare.Verification, len(all)), make([]error, len(all))
+	var verifying sync.WaitGroup
+	for i, s := range all {
+		verifying.Go(func() { found[i], errs[i] = app.Verify(e.ctx, c, s) })
+	}
+	verifying.Wait()
 	results, clean, items := []compare.Verification{}, true, 0
-	for _, s := range all {
-		v, err := app.Verify(e.ctx, c, s)
-		if err != nil {
-			return err
+	for i, v := range found {
+		if errs[i] != nil {
+			continue
 		}
 		clean, items = clean && v.Clean, items+v.Items
 		results = append(results, v)
@@ -93,16 +109,22 @@ func (cmd *verifyCmd) Run(e *env) error {
 			continue
 		}
 		fmt.Fprintf(e.stdout, "pod %s: %s\n", v.Pod, v.Summary())
-		for _, d := range slices.Concat(v.Differences, v.Unsettled) {
-			fmt.Fprintf(e.stdout, "  %s\n", d.Text)
+		for _, d := range v.Differences {
+			fmt.Fprintf(e.stdout, "  %s\n", d)
+		}
+		for _, d := range v.Unsettled {
+			fmt.Fprintf(e.stdout, "  never stood still: %s\n", d)
 		}
 	}
+	err = errors.Join(errs...)
 	if cmd.JSON {
-		if err := e.json(map[string]any{"clean": clean, "pods": results}); err != nil {
+		if err := e.json(map[string]any{"clean": clean && err == nil, "pods": results}); err != nil {
 			return err
 		}
 	}
 	switch {
+	case err != nil:
+		return err
 	case items == 0:
 		return &exitError{exitNothing, errors.New("nothing to verify: no stock is imported")}
 	case !clean:

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"holdover/internal/app"
 )
@@ -14,23 +15,21 @@ type serveCmd struct {
 }
 
 func (cmd *serveCmd) Run(e *env) error {
+	if cmd.LogLevel == "" {
+		cmd.LogLevel = "info"
+	}
 	c, err := cmd.load(e)
 	if err != nil {
 		return err
 	}
 	if cmd.Listen != "" {
 		c.Listen = cmd.Listen
+		if err := c.Validate(); err != nil {
+			return usage("--%w", err)
+		}
 	}
 	if cmd.Check {
-		for _, p := range c.Pods {
-			desired := desiredFromFile(c, p.Name)
-			if c.Flags.File != "" && !desired.Known {
-				return usage("flags: %s", desired.Err)
-			}
-			fmt.Fprintf(e.stdout, "pod %s: shops %v, redis %s, desired stage %s\n", p.Name, p.Shops, p.Redis.Addr+p.Redis.MasterName, desired.Stage)
-		}
-		fmt.Fprintf(e.stdout, "ok: instance %s would serve %d pods on %s\n", c.Instance, len(c.Pods), c.Listen)
-		return nil
+		return check(e, c)
 	}
 	a, err := app.New(e.ctx, c)
 	if err != nil {
@@ -42,6 +41,27 @@ func (cmd *serveCmd) Run(e *env) error {
 	if closeErr := a.Close(context.WithoutCancel(e.ctx)); err == nil {
 		err = closeErr
 	}
+	return err
+}
+
+// check says what serve would do. It asks no store.
+func check(e *env, c app.Config) error {
+	for _, p := range c.Pods {
+		desired := desiredFromFile(c, p.Name)
+		wants := "the flag wants " + desired.Stage.String()
+		switch {
+		case c.Flags.File == "":
+			wants = "no flag file: stays where its stores agree it is"
+		case !desired.Known:
+			return usage("%s", desired.Err)
+		}
+		fmt.Fprintf(e.stdout, "pod %s: shops %s; redis %s; %s\n", p.Name, strings.Join(p.Shops, ", "), p.Redis.Addr+p.Redis.MasterName, wants)
+	}
+	token := "operator routes are closed: HOLDOVER_OPERATOR_TOKEN is not set"
+	if c.OperatorToken != "" {
+		token = "operator routes want the token"
+	}
+	_, err := fmt.Fprintf(e.stdout, "ok: instance %s would serve %d pods on %s; %s. No store was asked.\n", c.Instance, len(c.Pods), c.Listen, token)
 	return err
 }
 

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"net/http"
+	"sync"
 	"time"
 
 	"holdover"
@@ -16,39 +16,76 @@ import (
 
 type statusCmd struct {
 	podFlags
-	JSON bool `help:"One JSON object on stdout."`
+	URL  string `name:"url" help:"Ask this instance instead of the stores: it knows its lanes and what its driver waits for. Needs the operator token." placeholder:"http://HOST:PORT"`
+	JSON bool   `help:"One JSON object on stdout."`
 }
 
-// Run asks the stores themselves: it works without any instance running.
+func (statusCmd) Help() string {
+	return "It asks the stores themselves and changes nothing: it works without any instance, and names a store that does not answer."
+}
+
 func (cmd *statusCmd) Run(e *env) error {
 	cmd.All = cmd.All || len(cmd.Pod) == 0
-	c, all, closeAll, err := cmd.stores(e)
+	ask := cmd.fromStores
+	if cmd.URL != "" {
+		ask = cmd.fromInstance
+	}
+	list, maxAge, err := ask(e)
 	if err != nil {
 		return err
-	}
-	defer closeAll()
-	list := httpapi.PodList{}
-	for _, s := range all {
-		facade, err := dualwrite.New(dualwrite.Config{Pod: s.Name, Instance: c.Instance, Redis: s.Redis, MySQL: s.MySQL})
-		if err != nil {
-			return err
-		}
-		if err := facade.Look(e.ctx); err != nil && !errors.Is(err, holdover.ErrNotReady) {
-			return err
-		}
-		status, err := app.Status(e.ctx, s, facade, desiredFromFile(c, s.Name))
-		if err != nil {
-			return err
-		}
-		list.Pods = append(list.Pods, status)
 	}
 	if cmd.JSON {
 		return e.json(list)
 	}
 	for _, p := range list.Pods {
-		printStatus(e.stdout, p)
+		printStatus(e.stdout, p, maxAge)
 	}
 	return nil
+}
+
+// fromInstance asks a running instance over HTTP.
+func (cmd *statusCmd) fromInstance(e *env) (list httpapi.PodList, maxAge time.Duration, err error) {
+	c, err := cmd.load(e)
+	if err != nil {
+		return list, 0, err
+	}
+	chosen, err := cmd.choose(c)
+	if err != nil {
+		return list, 0, err
+	}
+	if c.OperatorToken == "" {
+		return list, 0, usage("--url needs the operator token: set HOLDOVER_OPERATOR_TOKEN")
+	}
+	// A connection of its own: nothing stays open behind the command.
+	client := &httpapi.Client{BaseURL: cmd.URL, Token: c.OperatorToken, Timeout: 10 * time.Second, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	for _, p := range chosen {
+		status, err := client.Pod(e.ctx, p.Name)
+		if err != nil {
+			return list, 0, fmt.Errorf("%s, pod %s: %w", cmd.URL, p.Name, err)
+		}
+		list.Pods = append(list.Pods, status)
+	}
+	return list, c.InstanceMaxAge(), nil
+}
+
+// fromStores asks the stores of all chosen pods at once.
+func (cmd *statusCmd) fromStores(e *env) (list httpapi.PodList, maxAge time.Duration, err error) {
+	c, all, closeAll, err := cmd.stores(e)
+	if err != nil {
+		return list, 0, err
+	}
+	defer closeAll()
+	list.Pods = make([]httpapi.PodStatus, len(all))
+	var asking sync.WaitGroup
+	for i, s := range all {
+		facade, err := dualwrite.New(dualwrite.Config{Pod: s.Name, Instance: c.Instance, Redis: s.Redis, MySQL: s.MySQL, InstanceMaxAge: c.InstanceMaxAge()})
+		if err != nil {
+			return list, 0, err
+		}
+		asking.Go(func() { list.Pods[i] = app.Status(e.ctx, s, facade, desiredFromFile(c, s.Name)) })
+	}
+	asking.Wait()
+	return list, c.InstanceMaxAge(), nil
 }
 
 // desiredFromFile evaluates the flag file once, as serve does all the time.
@@ -59,54 +96,65 @@ func desiredFromFile(c app.Config, pod string) rollout.Desired {
 		return d
 	}
 	text, err := readFile(c.Flags.File, maxConfig)
-	if err == nil {
-		var set *rollout.FlagSet
-		if set, err = rollout.ParseFlags(text); err == nil {
-			choice := set.For(pod)
-			d.Known, d.Stage, d.Variant, d.Reason = true, choice.Stage, choice.Variant, "DEFAULT"
-			if choice.Targeted {
-				d.Reason = "TARGETING_MATCH"
-			}
-			return d
-		}
+	if err != nil {
+		d.Err = fmt.Sprintf("the flag file can't be read: %v", err)
+		return d
 	}
-	d.Err = fmt.Sprintf("%s: %v", c.Flags.File, err)
+	set, err := rollout.ParseFlags(text)
+	if err != nil {
+		d.Err = fmt.Sprintf("flag file %s: %v", c.Flags.File, err)
+		return d
+	}
+	choice := set.For(pod)
+	d.Known, d.Stage, d.Variant, d.Reason = true, choice.Stage, choice.Variant, "DEFAULT"
+	if choice.Targeted {
+		d.Reason = "TARGETING_MATCH"
+	}
 	return d
 }
 
-func printStatus(w io.Writer, p httpapi.PodStatus) {
+func printStatus(w io.Writer, p httpapi.PodStatus, maxAge time.Duration) {
 	fmt.Fprintf(w, "pod %s\n", p.Pod)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "  %-10s %s\n", name, fmt.Sprintf(format, args...))
+	}
 	if p.Agreed != nil {
-		fmt.Fprintf(w, "  now        %s\n", p.Agreed)
+		row("now", "%s", p.Agreed)
 	}
-	fmt.Fprintf(w, "  flag       %s (%s)\n", p.Desired.Stage, p.Desired.Reason)
-	fmt.Fprintf(w, "  redis      %s\n", fenceLine(p.Redis, p.RedisProblem))
-	fmt.Fprintf(w, "  mysql      %s\n", fenceLine(p.MySQL, p.MySQLProblem))
-	fmt.Fprintf(w, "  unmirrored %d facts in the journal%s\n", p.Journal.Rows, oldest(p.Journal))
+	row("flag", "%s (%s)", p.Desired.Stage, p.Desired.Reason)
+	row("redis", "%s", fenceLine(p.Redis, p.RedisProblem))
+	row("mysql", "%s", fenceLine(p.MySQL, p.MySQLProblem))
+	if p.MySQLProblem == "" {
+		row("unmirrored", "%d facts in the journal%s", p.Journal.Rows, oldest(p.Journal))
+	}
 	for _, i := range p.Instances {
-		late := ""
-		if p.Agreed != nil && i.Epoch != p.Agreed.Epoch {
-			late = "  <- has not acknowledged"
+		note := ""
+		age := time.Duration(i.AgeMS) * time.Millisecond
+		switch {
+		case age > maxAge:
+			note = "  <- silent: stopped without a goodbye, hung, or cut off"
+		case p.Agreed != nil && i.Epoch != p.Agreed.Epoch:
+			note = "  <- has not acknowledged"
 		}
-		fmt.Fprintf(w, "  instance   %s at epoch %d, seen %s ago, %d unmirrored%s\n", i.Name, i.Epoch, time.Duration(i.AgeMS)*time.Millisecond, i.Busy, late)
+		row("instance", "%s at epoch %d, seen %s ago, %d late or unmirrored%s", app.ShortName(i.Name, i.ID), i.Epoch, age, i.Busy, note)
 	}
-	if len(p.Instances) == 0 {
-		fmt.Fprintln(w, "  instance   none alive")
+	if len(p.Instances) == 0 && p.RedisProblem == "" {
+		row("instance", "none alive")
 	}
 	printVerdict(w, "forward", p.Readiness.Forward)
 	printVerdict(w, "back", p.Readiness.Back)
 	printVerdict(w, "kill", p.Readiness.Kill)
-	fmt.Fprintf(w, "  next       %s\n", p.Next)
+	row("next", "%s", p.Next)
 }
 
 func fenceLine(f *holdover.Fence, problem string) string {
-	if problem != "" {
-		return problem
+	switch {
+	case problem != "":
+		return "PROBLEM: " + problem
+	case f == nil:
+		return "answers, no fence"
 	}
-	if f == nil {
-		return "no fence"
-	}
-	return fmt.Sprintf("epoch %d, %s since %s", f.Epoch, f.Stage, f.At.Format(time.RFC3339))
+	return fmt.Sprintf("epoch %d, %s since %s", f.Epoch, f.Stage, f.At.UTC().Format(time.RFC3339))
 }
 
 func oldest(j httpapi.JournalStatus) string {
@@ -128,5 +176,5 @@ func printVerdict(w io.Writer, name string, v httpapi.Verdict) {
 			fmt.Fprintf(w, " -> %s", r.Do)
 		}
 	}
-	fmt.Fprintln(w, strings.Repeat("", 0))
+	fmt.Fprintln(w)
 }

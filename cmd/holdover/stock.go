@@ -27,11 +27,6 @@ type stockImportCmd struct {
 
 func (cmd *stockImportCmd) Run(e *env) error {
 	cmd.All = cmd.All || len(cmd.Pod) == 0
-	c, all, closeAll, err := cmd.stores(e)
-	if err != nil {
-		return err
-	}
-	defer closeAll()
 	var in io.Reader = e.in
 	if cmd.File != "-" {
 		file, err := os.Open(cmd.File)
@@ -45,19 +40,38 @@ func (cmd *stockImportCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	c, all, closeAll, err := cmd.stores(e)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
 	byPod, err := app.SplitByPod(c, rows)
 	if err != nil {
 		return err
 	}
-	var done []app.Imported
+	left := len(rows)
+	var plans []*app.Import // all pods are checked before the first is written
+	var errs []error
 	for _, s := range all {
-		imported, err := app.ImportStock(e.ctx, s, byPod[s.Name])
+		left -= len(byPod[s.Name])
+		plan, err := app.PlanImport(e.ctx, s, byPod[s.Name])
+		plans, errs = append(plans, plan), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if left > 0 {
+		return usage("%d lines of the stock file are of pods that --pod does not name: nothing was imported", left)
+	}
+	done := []app.Imported{}
+	for _, plan := range plans {
+		imported, err := plan.Apply(e.ctx)
 		if err != nil {
 			return err
 		}
 		done = append(done, imported)
 		if !cmd.JSON {
-			fmt.Fprintf(e.stdout, "pod %s: %d rows, %d new in the ledger, %d counters made\n", s.Name, imported.Rows, imported.Added, imported.Counters)
+			fmt.Fprintf(e.stdout, "pod %s: %d rows, %d new in the ledger, %d counters made\n", imported.Pod, imported.Rows, imported.Added, imported.Counters)
 		}
 	}
 	if cmd.JSON {
@@ -82,6 +96,9 @@ type shownStock struct {
 }
 
 func (cmd *stockShowCmd) Run(e *env) error {
+	if cmd.Shop < 0 || cmd.Item < 0 {
+		return usage("--shop and --item are positive numbers")
+	}
 	cmd.All = cmd.All || len(cmd.Pod) == 0
 	_, all, closeAll, err := cmd.stores(e)
 	if err != nil {

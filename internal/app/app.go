@@ -176,7 +176,9 @@ func (a *App) Serve(ctx context.Context, listening func(addr string)) error {
 	case <-ctx.Done():
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Timing.Call+3*time.Second)
 		defer cancel()
-		err = server.Shutdown(drain)
+		if err = server.Shutdown(drain); err != nil {
+			err = fmt.Errorf("calls were still under way after the drain and were cut off: %w", errors.Join(err, server.Close()))
+		}
 		<-served
 	}
 	stop()

@@ -22,14 +22,15 @@ type Config struct {
 	// OperatorToken is the bearer token of the operator routes. Better given in
 	// the environment, as HOLDOVER_OPERATOR_TOKEN. Empty: those routes are closed.
 	OperatorToken string `yaml:"operator_token"`
-	// Flags says where the desired stages come from.
+	// Flags says where the desired stages come from. Paths here and in Events are
+	// relative to the working directory.
 	Flags FlagsConfig `yaml:"flags"`
 	// Events is the folder of the divergence events, one file per pod and
 	// instance, rotated. Empty: none are written, and reports end with the process.
 	Events string `yaml:"events"`
 	// DefaultTTL is the time to live of a reservation that names none; 15 min.
 	DefaultTTL time.Duration `yaml:"default_ttl"`
-	// MaxTTL is the longest time to live that may be asked for; 24 h.
+	// MaxTTL is the longest time to live that may be asked for; 24 h, at most a week.
 	MaxTTL time.Duration `yaml:"max_ttl"`
 	// Timing bounds the calls and paces the background work.
 	Timing Timing `yaml:"timing"`
@@ -53,6 +54,7 @@ type FlagsConfig struct {
 // Timing holds the deadlines and intervals. Zero means the default.
 type Timing struct {
 	Call           time.Duration `yaml:"call"`             // longest stay of one call; 2 s
+	Redis          time.Duration `yaml:"redis"`            // longest wait for one call of Redis; 250 ms
 	Mirror         time.Duration `yaml:"mirror"`           // longest wait for Redis while MySQL decides; 50 ms
 	GiveBackWindow time.Duration `yaml:"give_back_window"` // how long a tentative grant can be undone; call + 1 s
 	Recheck        time.Duration `yaml:"recheck"`          // a state difference must outlive this; give_back_window + 500 ms
@@ -67,7 +69,7 @@ type Timing struct {
 type PoolConfig struct {
 	Cap         int           `yaml:"cap"`         // rows per item and location; 1,000
 	Connections int           `yaml:"connections"` // to MySQL for buyers, per pod; 32
-	LockWait    time.Duration `yaml:"lock_wait"`   // innodb_lock_wait_timeout, whole seconds; 2 s
+	LockWait    time.Duration `yaml:"lock_wait"`   // innodb_lock_wait_timeout, whole seconds; 1 s, better shorter than timing.call
 }
 
 // PodConfig is one pod: its shops and its two stores.
@@ -106,6 +108,7 @@ func (c Config) WithDefaults() Config {
 		}
 	}
 	set(&c.Timing.Call, 2*time.Second)
+	set(&c.Timing.Redis, 250*time.Millisecond)
 	set(&c.Timing.Mirror, 50*time.Millisecond)
 	set(&c.Timing.GiveBackWindow, c.Timing.Call+time.Second)
 	set(&c.Timing.Recheck, c.Timing.GiveBackWindow+500*time.Millisecond)
@@ -117,81 +120,20 @@ func (c Config) WithDefaults() Config {
 	set(&c.Flags.Poll, time.Second)
 	set(&c.DefaultTTL, 15*time.Minute)
 	set(&c.MaxTTL, 24*time.Hour)
-	set(&c.Pool.LockWait, 2*time.Second)
+	set(&c.Pool.LockWait, time.Second)
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:8377"
 	}
 	if c.Pool.Connections == 0 {
 		c.Pool.Connections = 32
 	}
+	if c.Pool.Cap == 0 {
+		c.Pool.Cap = 1000
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
-}
-
-// Validate checks everything across fields, after WithDefaults, and names all
-// that is wrong at once.
-func (c Config) Validate() error {
-	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Instance == "" {
-		wrong("instance: is missing: name this process")
-	}
-	if len(c.Pods) == 0 {
-		wrong("pods: none: configure at least one")
-	}
-	for _, d := range []struct {
-		field string
-		value time.Duration
-	}{
-		{"timing.call", c.Timing.Call}, {"timing.mirror", c.Timing.Mirror}, {"timing.give_back_window", c.Timing.GiveBackWindow},
-		{"timing.recheck", c.Timing.Recheck}, {"timing.sweep", c.Timing.Sweep}, {"timing.reaper_grace", c.Timing.ReaperGrace},
-		{"timing.heartbeat", c.Timing.Heartbeat}, {"timing.dwell", c.Timing.Dwell}, {"timing.drive", c.Timing.Drive},
-		{"flags.poll", c.Flags.Poll}, {"default_ttl", c.DefaultTTL}, {"max_ttl", c.MaxTTL}, {"pool.lock_wait", c.Pool.LockWait},
-	} {
-		if d.value < 0 {
-			wrong("%s: %s is negative", d.field, d.value)
-		}
-	}
-	if c.Timing.GiveBackWindow <= c.Timing.Call {
-		wrong("timing.give_back_window: %s must be longer than timing.call (%s): a call may give back until its end", c.Timing.GiveBackWindow, c.Timing.Call)
-	}
-	if c.Timing.Recheck <= c.Timing.GiveBackWindow {
-		wrong("timing.recheck: %s must be longer than timing.give_back_window (%s)", c.Timing.Recheck, c.Timing.GiveBackWindow)
-	}
-	if c.DefaultTTL > c.MaxTTL {
-		wrong("default_ttl: %s is longer than max_ttl (%s)", c.DefaultTTL, c.MaxTTL)
-	}
-	names, owners := map[string]bool{}, []shopRange{}
-	for i, p := range c.Pods {
-		at := fmt.Sprintf("pods[%d]", i)
-		if p.Name == "" {
-			wrong("%s.name: is missing", at)
-		} else if names[p.Name] {
-			wrong("%s.name: %s is configured twice", at, p.Name)
-		}
-		names[p.Name] = true
-		if p.Redis.Addr == "" && p.Redis.MasterName == "" {
-			wrong("%s.redis.addr: is missing: give host:port, or master_name and sentinel_addrs", at)
-		}
-		if p.MySQL.DSN == "" {
-			wrong("%s.mysql.dsn: is missing: user:password@tcp(host:port)/schema", at)
-		}
-		ranges, err := parseShops(p.Shops)
-		if err != nil {
-			wrong("%s.shops: %w", at, err)
-		}
-		for _, r := range ranges {
-			for _, o := range owners {
-				if r.from <= o.to && o.from <= r.to {
-					wrong("%s.shops: %d-%d is served by two pods or listed twice", at, max(r.from, o.from), min(r.to, o.to))
-				}
-			}
-		}
-		owners = append(owners, ranges...)
-	}
-	return errors.Join(errs...)
 }
 
 // Limits are the bounds of a reservation.

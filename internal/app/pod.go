@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -36,31 +37,21 @@ func OpenStores(ctx context.Context, c Config, p PodConfig) (_ *Stores, err erro
 			err = errors.Join(fmt.Errorf("pod %s: %w", p.Name, err), s.Close(ctx))
 		}
 	}()
-	log := c.Logger.With("pod", p.Name)
-	s.Redis, err = legacyredis.Open(ctx, legacyredis.Config{
-		Pod: p.Name, Addr: p.Redis.Addr, MasterName: p.Redis.MasterName, SentinelAddrs: p.Redis.SentinelAddrs,
-		DB: p.Redis.DB, Username: p.Redis.Username, Password: p.Redis.Password, Prefix: p.Redis.Prefix,
-		CounterTemplate: p.Redis.CounterTemplate, OpTimeout: c.Timing.Call, GiveBackWindow: c.Timing.GiveBackWindow,
-		StartUnreachable: true, Logger: log,
-	})
-	if err != nil {
+	if s.Redis, err = legacyredis.Open(ctx, c.redis(p)); err != nil {
 		return nil, err
 	}
-	s.MySQL, err = mysqlpool.Open(ctx, mysqlpool.Config{
-		Pod: p.Name, DSN: p.MySQL.DSN, LazyConnect: true, MaxOpenConns: c.Pool.Connections, OpTimeout: c.Timing.Call,
-		LockWait: c.Pool.LockWait, PoolCap: int64(c.Pool.Cap), GiveBackWindow: c.Timing.GiveBackWindow, Logger: log,
-	})
-	if err != nil {
+	if s.MySQL, err = mysqlpool.Open(ctx, c.mysql(p)); err != nil {
 		return nil, err
 	}
 	s.Switch, err = killswitch.New(killswitch.Config{
-		Pod: p.Name, Redis: s.Redis, MySQL: s.MySQL, InstanceMaxAge: c.instanceMaxAge(), Logger: log,
+		Pod: p.Name, Redis: s.Redis, MySQL: s.MySQL, InstanceMaxAge: c.InstanceMaxAge(), Logger: c.Logger,
 	})
 	return s, err
 }
 
-// instanceMaxAge: three heartbeats missed is a dead instance.
-func (c Config) instanceMaxAge() time.Duration { return 3*c.Timing.Heartbeat + 500*time.Millisecond }
+// InstanceMaxAge is how old a heartbeat may be: three missed ones are a dead
+// instance.
+func (c Config) InstanceMaxAge() time.Duration { return 3*c.Timing.Heartbeat + 500*time.Millisecond }
 
 // Close closes what is open, in reverse order.
 func (s *Stores) Close(ctx context.Context) error {
@@ -112,6 +103,9 @@ func OpenPod(ctx context.Context, c Config, p PodConfig) (_ *Pod, err error) {
 	}
 	events := ""
 	if c.Events != "" {
+		if err := os.MkdirAll(c.Events, 0o755); err != nil {
+			return nil, fmt.Errorf("pod %s: the folder of the divergence events can't be made: %w", p.Name, err)
+		}
 		events = filepath.Join(c.Events, p.Name+"."+c.Instance+".jsonl")
 	}
 	if pod.Comparator, err = compare.New(compare.Config{Pod: p.Name, Instance: c.Instance, Path: events, Logger: pod.log}); err != nil {
@@ -120,7 +114,7 @@ func OpenPod(ctx context.Context, c Config, p PodConfig) (_ *Pod, err error) {
 	pod.Facade, err = dualwrite.New(dualwrite.Config{
 		Pod: p.Name, Instance: c.Instance, Redis: stores.Redis, MySQL: stores.MySQL, Limits: c.Limits(),
 		CallTimeout: c.Timing.Call, MirrorTimeout: c.Timing.Mirror, SweepEvery: c.Timing.Sweep,
-		ReaperGrace: c.Timing.ReaperGrace, InstanceMaxAge: c.instanceMaxAge(),
+		ReaperGrace: c.Timing.ReaperGrace, InstanceMaxAge: c.InstanceMaxAge(),
 		Observe: pod.Comparator.Observe, Acknowledge: func(holdover.Fence) { pod.nudge() },
 		Verify: pod.verified, Logger: c.Logger,
 	})
@@ -128,7 +122,7 @@ func OpenPod(ctx context.Context, c Config, p PodConfig) (_ *Pod, err error) {
 		return nil, err
 	}
 	pod.follower, err = killswitch.NewFollower(killswitch.FollowerConfig{
-		Pod: p.Name, Watch: stores.Redis, Refresh: pod.Facade.Refresh, Logger: pod.log,
+		Pod: p.Name, Watch: stores.Redis, Refresh: pod.Facade.Refresh, Logger: c.Logger,
 	})
 	return pod, err
 }
@@ -230,5 +224,28 @@ func (p *Pod) verified(ctx context.Context) (clean bool, why string, err error) 
 
 // Verify compares a pod's stores completely, under traffic, without an instance.
 func Verify(ctx context.Context, c Config, s *Stores) (compare.Verification, error) {
-	return compare.Verify(ctx, s.Redis, s.MySQL, compare.VerifyConfig{Pod: s.Name, Recheck: c.Timing.Recheck})
+	return compare.Verify(ctx, s.Redis, s.MySQL, compare.VerifyConfig{Pod: s.Name, Recheck: c.Timing.Recheck, DualSince: s.DualSince(ctx)})
+}
+
+// historyDepth is how many fences DualSince goes back.
+const historyDepth = 1000
+
+// DualSince is when dual writing last began, by Redis's clock and from its
+// history of fences; zero when the pod does not write dually, or it can't be
+// told. It only names differences: nothing is decided by it.
+func (s *Stores) DualSince(ctx context.Context) time.Time {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	history, err := s.Redis.History(ctx, historyDepth)
+	if err != nil {
+		return time.Time{}
+	}
+	var since time.Time
+	for _, past := range history { // newest first
+		if !past.Stage.Dual() {
+			return since
+		}
+		since = past.At
+	}
+	return time.Time{} // the beginning is no longer in the history
 }

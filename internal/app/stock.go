@@ -2,62 +2,16 @@ package app
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"slices"
-	"strconv"
 
 	"holdover"
 	"holdover/mysqlpool"
 )
 
-// ReadStock reads lines of shop_id,item_id,group_id,available with that
-// header. Every problem is named with its line.
-func ReadStock(r io.Reader, maxRows int) ([]mysqlpool.StockRow, error) {
-	in := csv.NewReader(r)
-	in.FieldsPerRecord = 4
-	header, err := in.Read()
-	if err != nil || !slices.Equal(header, []string{"shop_id", "item_id", "group_id", "available"}) {
-		return nil, &holdover.InvalidError{Field: "stock file", Value: fmt.Sprint(header), Problem: "must begin with the line shop_id,item_id,group_id,available"}
-	}
-	var rows []mysqlpool.StockRow
-	var errs []error
-	seen := map[[3]int64]int{}
-	for len(rows) <= maxRows && len(errs) < 20 {
-		record, err := in.Read()
-		if errors.Is(err, io.EOF) {
-			return rows, errors.Join(errs...)
-		}
-		line, _ := in.FieldPos(0)
-		if err != nil {
-			return nil, &holdover.InvalidError{Field: "stock file", Problem: err.Error()}
-		}
-		var n [4]int64
-		for i, field := range record {
-			least := int64(1)
-			if i == 3 {
-				least = 0
-			}
-			if n[i], err = strconv.ParseInt(field, 10, 64); err != nil || n[i] < least || n[i] > 1<<53 {
-				errs = append(errs, &holdover.InvalidError{Field: fmt.Sprintf("stock file line %d: %s", line, header[i]), Value: field, Problem: fmt.Sprintf("must be a number from %d to 2^53", least)})
-			}
-		}
-		key := [3]int64{n[0], n[1], n[2]}
-		if first, twice := seen[key]; twice {
-			errs = append(errs, &holdover.InvalidError{Field: fmt.Sprintf("stock file line %d", line), Problem: fmt.Sprintf("repeats line %d: one line for each item and location", first)})
-		}
-		seen[key] = line
-		rows = append(rows, mysqlpool.StockRow{Shop: n[0], Item: n[1], Group: n[2], Available: n[3]})
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	return nil, &holdover.InvalidError{Field: "stock file", Problem: fmt.Sprintf("has more than %d lines", maxRows)}
-}
-
-// Imported says what ImportStock did.
+// Imported says what an import did.
 type Imported struct {
 	Pod      string `json:"pod"`
 	Rows     int    `json:"rows"`     // in the file, of this pod's shops
@@ -65,72 +19,173 @@ type Imported struct {
 	Counters int    `json:"counters"` // new in Redis
 }
 
-// ImportStock adds rows to the pod's ledger and makes the missing counters:
-// the ledger's sum over locations less the units in Redis's live holds. It
-// refuses, with nothing written, a row whose ledger value differs, and a
-// counter that is there and does not add up with the rows.
+// Import is a checked import into one pod. Nothing is written before Apply.
+type Import struct {
+	stores   *Stores
+	rows     []mysqlpool.StockRow
+	counters map[int64]map[int64]int64 // by shop and item: missing in Redis, and what they will be
+}
+
+// ImportStock checks and applies in one.
 func ImportStock(ctx context.Context, s *Stores, rows []mysqlpool.StockRow) (Imported, error) {
-	done := Imported{Pod: s.Name, Rows: len(rows)}
-	byItem := map[[2]int64][]mysqlpool.StockRow{}
-	for _, row := range rows {
-		key := [2]int64{row.Shop, row.Item}
-		byItem[key] = append(byItem[key], row)
-	}
-	held, err := heldInRedis(ctx, s)
+	plan, err := PlanImport(ctx, s, rows)
 	if err != nil {
-		return done, err
+		return Imported{Pod: s.Name, Rows: len(rows)}, err
 	}
-	type counter struct{ sum int64 }
-	missing := map[[2]int64]counter{}
-	for key, itemRows := range byItem {
-		sum, fresh, err := sumWith(ctx, s, key, itemRows)
-		if err != nil {
-			return done, err
+	return plan.Apply(ctx)
+}
+
+// planChunk is how many items one question to a store names.
+const planChunk = 100
+
+// planTries is how often counters that do not add up are read again: buyers may
+// be at work between the reads of holds and counters.
+const planTries = 3
+
+// PlanImport looks at what rows would change: the ledger gets those that it
+// does not have, Redis the counters that it does not have: the ledger's sum over
+// locations less the units in its live holds. It refuses a row whose ledger value
+// differs, and a counter that is there and would not add up. The errors of
+// refusals match holdover.ErrInvalid.
+func PlanImport(ctx context.Context, s *Stores, rows []mysqlpool.StockRow) (*Import, error) {
+	plan := &Import{stores: s, rows: rows, counters: map[int64]map[int64]int64{}}
+	byShop := map[int64]map[int64][]mysqlpool.StockRow{} // shop, item
+	for _, row := range rows {
+		if byShop[row.Shop] == nil {
+			byShop[row.Shop] = map[int64][]mysqlpool.StockRow{}
 		}
-		counters, err := s.Redis.Counters(ctx, key[0], []int64{key[1]})
+		byShop[row.Shop][row.Item] = append(byShop[row.Shop][row.Item], row)
+	}
+	for try := 1; ; try++ {
+		held, err := heldInRedis(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		var errs, moving []error
+		for _, shop := range slices.Sorted(maps.Keys(byShop)) {
+			for items := range slices.Chunk(slices.Sorted(maps.Keys(byShop[shop])), planChunk) {
+				refused, off, err := plan.check(ctx, shop, items, byShop[shop], held)
+				if err != nil {
+					return nil, err
+				}
+				errs, moving = append(errs, refused...), append(moving, off...)
+			}
+		}
 		switch {
-		case errors.Is(err, holdover.ErrNotLoaded):
-			missing[key] = counter{sum}
-		case err != nil:
-			return done, err
-		case fresh && counters[0] != sum-held[key]:
-			return done, &holdover.InvalidError{Field: "stock", Problem: fmt.Sprintf(
-				"shop %d item %d: redis has a counter of %d, the ledger would have %d with %d units held: they must add up before the item is imported",
-				key[0], key[1], counters[0], sum, held[key])}
+		case len(errs) == 0 && len(moving) == 0:
+			return plan, nil
+		case len(errs) == 0 && try < planTries:
+			continue
+		}
+		errs = append(errs, moving...)
+		if more := len(errs) - maxStockErrors; more > 0 {
+			errs = append(errs[:maxStockErrors:maxStockErrors], &holdover.InvalidError{Field: "stock file", Problem: fmt.Sprintf("has %d more lines that are refused", more)})
+		}
+		return nil, fmt.Errorf("pod %s: nothing was imported:\n%w", s.Name, errors.Join(errs...))
+	}
+}
+
+// check looks at some items of a shop. Refused are those that no second look
+// can change; off are counters that do not add up now.
+func (p *Import) check(ctx context.Context, shop int64, items []int64, rows map[int64][]mysqlpool.StockRow, held map[[2]int64]int64) (refused, off []error, err error) {
+	stocks, err := p.stores.MySQL.Probe(ctx, shop, items)
+	if err != nil && !errors.Is(err, holdover.ErrNotLoaded) {
+		return nil, nil, err
+	}
+	known := map[int64]map[int64]holdover.Stock{} // item, group
+	for _, st := range stocks {
+		if known[st.Item] == nil {
+			known[st.Item] = map[int64]holdover.Stock{}
+		}
+		known[st.Item][st.Group] = st
+	}
+	counters, err := countersOf(ctx, p.stores, shop, items)
+	if err != nil {
+		return nil, nil, err
+	}
+	no := func(item int64, format string, args ...any) error {
+		return &holdover.InvalidError{Field: fmt.Sprintf("shop %d item %d:", shop, item), Problem: fmt.Sprintf(format, args...)}
+	}
+	for _, item := range items {
+		var sum, heldInMySQL int64
+		for _, st := range known[item] {
+			sum, heldInMySQL = sum+st.Available, heldInMySQL+st.Held
+		}
+		fresh, conflict := false, false
+		for _, row := range rows[item] {
+			switch st, there := known[item][row.Group]; {
+			case !there:
+				fresh, sum = true, sum+row.Available
+			case st.Available != row.Available:
+				conflict = true
+				refused = append(refused, no(item, "at group %d the ledger has %d units and the file says %d: import adds new rows only, it never changes one", row.Group, st.Available, row.Available))
+			}
+		}
+		heldUnits := held[[2]int64{shop, item}]
+		counter, loaded := counters[item]
+		switch {
+		case conflict:
+		case sum > maxStock:
+			refused = append(refused, no(item, "has %d units over its locations, more than 2^53", sum))
+		case loaded && fresh && counter != sum-heldUnits:
+			off = append(off, no(item, "redis has a counter of %d, the ledger would have %d with %d units held: they must add up before the item is imported", counter, sum, heldUnits))
+		case !loaded && heldInMySQL > heldUnits:
+			off = append(off, no(item, "redis has no counter, and %d units held where mysql has %d: it lost data, and is rebuilt from mysql, not from a file", heldUnits, heldInMySQL))
+		case !loaded && sum < heldUnits:
+			off = append(off, no(item, "the ledger would have %d units and %d are held in redis already", sum, heldUnits))
+		case !loaded:
+			if p.counters[shop] == nil {
+				p.counters[shop] = map[int64]int64{}
+			}
+			p.counters[shop][item] = sum - heldUnits
 		}
 	}
-	if done.Added, err = s.MySQL.ImportStock(ctx, rows); err != nil {
+	return refused, off, nil
+}
+
+// Apply writes what the plan says: first the ledger, then the counters. A
+// failure in between is finished by importing the same file again.
+func (p *Import) Apply(ctx context.Context) (Imported, error) {
+	done := Imported{Pod: p.stores.Name, Rows: len(p.rows)}
+	var err error
+	if done.Added, err = p.stores.MySQL.ImportStock(ctx, p.rows); err != nil {
 		return done, err
 	}
-	for key, c := range missing {
-		loaded, err := s.Redis.Load(ctx, key[0], map[int64]int64{key[1]: c.sum - held[key]}, false)
-		if err != nil {
-			return done, fmt.Errorf("the ledger is imported, the counter of shop %d item %d is not: import again: %w", key[0], key[1], err)
-		}
+	for shop, counters := range p.counters {
+		loaded, err := p.stores.Redis.Load(ctx, shop, counters, false)
 		done.Counters += loaded
+		if err != nil {
+			return done, fmt.Errorf("pod %s: the ledger is imported, not all counters are: import the same file again: %w", p.stores.Name, err)
+		}
 	}
 	return done, nil
 }
 
-// sumWith adds up an item's ledger as it will be with rows; fresh tells whether
-// a row is new.
-func sumWith(ctx context.Context, s *Stores, key [2]int64, rows []mysqlpool.StockRow) (sum int64, fresh bool, err error) {
-	stocks, err := s.MySQL.Probe(ctx, key[0], []int64{key[1]})
-	if err != nil && !errors.Is(err, holdover.ErrNotLoaded) {
-		return 0, false, err
-	}
-	known := map[int64]bool{}
-	for _, stock := range stocks {
-		sum += stock.Available
-		known[stock.Group] = true
-	}
-	for _, row := range rows {
-		if !known[row.Group] {
-			sum += row.Available
-			fresh = true
+// countersOf reads the counters that are there.
+func countersOf(ctx context.Context, s *Stores, shop int64, items []int64) (map[int64]int64, error) {
+	values, err := s.Redis.Counters(ctx, shop, items)
+	switch {
+	case err == nil:
+		found := make(map[int64]int64, len(items))
+		for i, item := range items {
+			found[item] = values[i]
 		}
+		return found, nil
+	case !errors.Is(err, holdover.ErrNotLoaded):
+		return nil, err
+	case len(items) == 1:
+		return nil, nil
 	}
-	return sum, fresh, nil
+	// One is missing: each half is asked on its own.
+	found := map[int64]int64{}
+	for _, half := range [][]int64{items[:len(items)/2], items[len(items)/2:]} {
+		some, err := countersOf(ctx, s, shop, half)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(found, some)
+	}
+	return found, nil
 }
 
 // heldInRedis adds up the live holds by shop and item.
@@ -154,31 +209,4 @@ func heldInRedis(ctx context.Context, s *Stores) (map[[2]int64]int64, error) {
 			return held, nil
 		}
 	}
-}
-
-// SplitByPod gives each row to the pod that serves its shop; a row of no pod is
-// an error.
-func SplitByPod(c Config, rows []mysqlpool.StockRow) (map[string][]mysqlpool.StockRow, error) {
-	byPod := map[string][]mysqlpool.StockRow{}
-	for _, row := range rows {
-		owner := ""
-		for _, p := range c.Pods {
-			ranges, err := parseShops(p.Shops)
-			if err != nil {
-				return nil, err
-			}
-			if serves(ranges, row.Shop) {
-				owner = p.Name
-			}
-		}
-		if owner == "" {
-			return nil, &holdover.InvalidError{Field: "stock file: shop_id", Value: fmt.Sprint(row.Shop), Problem: "is served by no configured pod"}
-		}
-		byPod[owner] = append(byPod[owner], row)
-	}
-	return byPod, nil
-}
-
-func serves(ranges []shopRange, shop int64) bool {
-	return slices.ContainsFunc(ranges, func(r shopRange) bool { return r.from <= shop && shop <= r.to })
 }

@@ -49,9 +49,9 @@ type podStory struct {
 
 // Pods of different traffic, from the quietest to the busiest.
 var podStories = []podStory{
-	{name: "pod-quiet", shops: []int64{1}, rate: 30, forward: 0.05},
-	{name: "pod-steady", shops: []int64{2, 3}, rate: 60, forward: 0.12},
-	{name: "pod-busy", shops: []int64{4, 5, 6}, rate: 120, forward: 0.19},
+	{name: "pod-quiet", shops: []int64{1}, rate: 25, forward: 0.05},
+	{name: "pod-steady", shops: []int64{2, 3}, rate: 50, forward: 0.12},
+	{name: "pod-busy", shops: []int64{4, 5, 6}, rate: 90, forward: 0.19},
 }
 
 // PodNames lists the demo's pods.
@@ -169,7 +169,9 @@ func (s *story) workload(p podStory) workload.Config {
 	return workload.Config{
 		Seed: s.cfg.Seed + uint64(p.shops[0]), Shops: p.shops, Baskets: s.cfg.Baskets, SmallCarts: len(s.cfg.Baskets) == 0,
 		Groups: 2, HotItem: 7777, HotShare: 0.15, HotStock: int64(math.Ceil(p.rate * s.cfg.Duration.Seconds() * 0.04 / float64(len(p.shops)))),
-		Rate: p.rate, ThinkMin: 20 * time.Millisecond, ThinkMax: 400 * time.Millisecond,
+		// Buyers in flight are bounded, so that a slow machine has fewer of them
+		// and not a longer queue.
+		Rate: p.rate, MaxInFlight: int(p.rate * 0.6), ThinkMin: 20 * time.Millisecond, ThinkMax: 400 * time.Millisecond,
 		PaymentFail: 0.15, Abandon: 0.05, TTL: holdTTL(s.cfg.Duration), CallTimeout: 5 * time.Second,
 	}
 }
