@@ -127,7 +127,8 @@ func TestErrorsDoNotRepeatLongInput(t *testing.T) {
 	_, tokenErr := holdover.ParseToken(long)
 	_, stateErr := holdover.ParseState(long)
 	_, stageErr := holdover.ParseStage(long)
-	for what, err := range map[string]error{"token": tokenErr, "state": stateErr, "stage": stageErr} {
+	storeErr := new(holdover.Store).UnmarshalText([]byte(long))
+	for what, err := range map[string]error{"token": tokenErr, "state": stateErr, "stage": stageErr, "store": storeErr} {
 		if err == nil || len(err.Error()) > 300 {
 			t.Errorf("%s: the error has %d bytes", what, len(fmt.Sprint(err)))
 		}

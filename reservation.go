@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -30,7 +29,8 @@ func ParseToken(s string) (Token, error) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return t, bad
 	}
-	if _, err := hex.Decode(t[:], []byte(strings.ReplaceAll(s, "-", ""))); err != nil || t == (Token{}) {
+	digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+	if _, err := hex.Decode(t[:], []byte(digits)); err != nil || t == (Token{}) {
 		return Token{}, bad
 	}
 	return t, nil
@@ -218,10 +218,10 @@ func (r Request) Normalize(l Limits) (Request, error) {
 			return r, invalid("quantity", line.Quantity, fmt.Sprintf("is over the limit of %d units a line", l.MaxQuantity))
 		}
 		if n := len(merged); n > 0 && merged[n-1].Item == line.Item && merged[n-1].Group == line.Group {
-			merged[n-1].Quantity += line.Quantity
-			if merged[n-1].Quantity > l.MaxQuantity {
-				return r, invalid("quantity", merged[n-1].Quantity, fmt.Sprintf("is over the limit of %d units for one item", l.MaxQuantity))
+			if line.Quantity > l.MaxQuantity-merged[n-1].Quantity {
+				return r, invalid("quantity", line.Quantity, fmt.Sprintf("takes item %d over the limit of %d units: its lines are added up", line.Item, l.MaxQuantity))
 			}
+			merged[n-1].Quantity += line.Quantity
 			continue
 		}
 		merged = append(merged, line)

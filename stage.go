@@ -37,7 +37,7 @@ func ParseStage(name string) (Stage, error) {
 			return s, nil
 		}
 	}
-	return StageUnknown, &InvalidError{Field: "stage", Value: name, Problem: "is not a stage: want redis, shadow, joint, mysql or mysql-only"}
+	return StageUnknown, &InvalidError{Field: "stage", Value: clip(name), Problem: "is not a stage: want redis, shadow, joint, mysql or mysql-only"}
 }
 
 // MarshalText and UnmarshalText write the stage by its name.

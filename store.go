@@ -39,7 +39,7 @@ func (s *Store) UnmarshalText(b []byte) error {
 	case "none":
 		*s = StoreNone
 	default:
-		return &InvalidError{Field: "store", Value: string(b), Problem: "is not a store: want redis or mysql"}
+		return &InvalidError{Field: "store", Value: clip(string(b)), Problem: "is not a store: want redis or mysql"}
 	}
 	return nil
 }

@@ -172,8 +172,10 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 	})
 	o.Shop, o.Lines, o.Redis.State = h.Shop, h.Lines, h.State
 	unknown := errors.Is(err, holdover.ErrUnknownHold)
-	if unknown && (v.Stage == holdover.StageShadow || v.Stage == holdover.StageJoint) {
-		// Perhaps only MySQL knows it (rule 16): then Redis gets the end record.
+	switch { // perhaps only MySQL knows it (rule 16): then Redis gets the end record
+	case unknown && v.Stage == holdover.StageShadow: // nobody waits for the shadow
+		f.endLeftover(v, a.token, shop, how)
+	case unknown && v.Stage == holdover.StageJoint:
 		if known, lookErr := f.mysql.Lookup(ctx, a.token); lookErr == nil && known.State.Live() && known.Shop == shop {
 			h, err = f.redis.End(ctx, v.Epoch, 0, a.token, how)
 		}
@@ -231,6 +233,23 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 	return h, v.Stage.Truth(), "ended in redis, then in mysql", nil
 }
 
+// endLeftover ends, off the buyer's path, a hold that only MySQL knows: Redis
+// gets the end record first, so that it decides.
+func (f *Facade) endLeftover(v *view, token holdover.Token, shop int64, how holdover.State) {
+	f.lanes.add(job{token: token, epoch: v.Epoch, what: "end a hold that redis does not know", run: func(ctx context.Context) error {
+		known, err := f.mysql.Lookup(ctx, token)
+		if err != nil || !known.State.Live() || known.Shop != shop {
+			return err
+		}
+		h, err := f.redis.End(ctx, v.Epoch, 0, token, how)
+		if err != nil {
+			return err
+		}
+		_, err = f.applyToMySQL(ctx, h)
+		return err
+	}})
+}
+
 // ended builds the answer of a claim or a release from how the hold stands now.
 func (f *Facade) ended(v *view, by holdover.Store, h holdover.Hold, shop int64, want holdover.State, err error, reason string) (holdover.Result, error) {
 	res := f.result(v, by, h, h.Again && err == nil && h.State == want, reason)
@@ -263,7 +282,7 @@ func (f *Facade) Lookup(ctx context.Context, shop int64, token holdover.Token) (
 		return holdover.Result{Decision: f.decision(f.view.Load(), holdover.StoreNone, "the request is not valid")}, err
 	}
 	a := newAttempt(token)
-	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
+	res, err := f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
 		h, err := f.lookup(ctx, v, token)
 		res := f.result(v, v.Stage.Truth(), h, false, v.Stage.Truth().String()+" is the truth in "+v.Stage.String())
 		if err == nil && (h.State == holdover.StateNone || h.Shop != shop || len(h.Lines) == 0) {
@@ -275,6 +294,10 @@ func (f *Facade) Lookup(ctx context.Context, shop int64, token holdover.Token) (
 		}
 		return res, err
 	})
+	if err != nil { // the hold may have been given back between the two, and taken anew
+		f.giveBack(ctx, a)
+	}
+	return res, err
 }
 
 // checkNames refuses what can't be the name of a hold.
