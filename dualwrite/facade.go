@@ -42,7 +42,7 @@ type Config struct {
 	DrainBatch   int           // rows per drain; 500
 	AwayFor      time.Duration // after no answer from Redis, MySQL journals at once for this long; 500 ms
 	RecheckEvery time.Duration // between looks at a difference that may be lag; 100 ms
-	RecheckTries int           // looks before it counts as a difference; 20
+	RecheckTries int           // looks before it is given up as not comparable; 60
 	RecheckMax   int           // differences waiting; 1,024
 
 	InstanceMaxAge time.Duration // a heartbeat older than this is a dead instance; 3 s
@@ -91,7 +91,7 @@ func (c *Config) setDefaults() error {
 		value int
 	}{
 		{&c.MaxMoves, 6}, {&c.Lanes, 8}, {&c.LaneDepth, 1024}, {&c.UnmirroredMax, 100_000},
-		{&c.SweepBatch, 200}, {&c.DrainBatch, 500}, {&c.RecheckTries, 20}, {&c.RecheckMax, 1024},
+		{&c.SweepBatch, 200}, {&c.DrainBatch, 500}, {&c.RecheckTries, 60}, {&c.RecheckMax, 1024},
 	} {
 		if *n.field < 0 {
 			return fmt.Errorf("dualwrite: pod %s: a count in Config is negative (%d)", c.Pod, *n.field)

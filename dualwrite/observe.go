@@ -155,8 +155,9 @@ func (f *Facade) probe(v *view, o holdover.Observation, ask func(ctx context.Con
 type recheck struct {
 	o     holdover.Observation
 	tries int
-	since time.Time
 	next  time.Time
+	seen  []sides        // at the last look
+	since time.Time      // since when it looks the same
 	equal map[int64]bool // items seen equal in both stores
 }
 
@@ -172,7 +173,7 @@ func (f *Facade) settle(v *view, o holdover.Observation) {
 		return
 	}
 	select {
-	case f.rechecks <- recheck{o: o, since: time.Now(), next: time.Now().Add(f.cfg.RecheckEvery), equal: make(map[int64]bool)}:
+	case f.rechecks <- recheck{o: o, next: time.Now().Add(f.cfg.RecheckEvery), equal: make(map[int64]bool)}:
 	default:
 		notCompared(&o, holdover.OutcomeShed, "too many differences are waiting for their re-check")
 		f.observe(o)
@@ -228,9 +229,41 @@ func (f *Facade) recheckLoop(ctx context.Context) {
 	}
 }
 
-// lagPatience is how many times longer a re-check waits while mirror work is
-// behind.
-const lagPatience = 10
+// lookAgain reports whether r is done, and observes it then. Three ways out: both
+// stores agreed about each item at one moment, so it was lag; they stood still for
+// LaneLag with no late mirror work anywhere, and differ, so it is a difference;
+// or the tries are used up before either, so nothing can be said.
+func (f *Facade) lookAgain(ctx context.Context, r *recheck) bool {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.LaneTimeout)
+	defer cancel()
+	r.tries++
+	r.next = time.Now().Add(f.cfg.RecheckEvery)
+	items := itemsOf(r.o.Lines)
+	seen, err := f.bothSides(ctx, r.o.Shop, items)
+	if err == nil {
+		for i, item := range items {
+			if seen[i].redis == seen[i].mysql {
+				r.equal[item] = true
+			}
+		}
+		if !slices.Equal(seen, r.seen) {
+			r.seen, r.since = seen, time.Now()
+		}
+	}
+	switch {
+	case len(r.equal) == len(items):
+		r.o.Evidence = append(r.o.Evidence, holdover.EvidenceLastUnits)
+	case err == nil && time.Since(r.since) >= f.cfg.LaneLag && !f.lagging(ctx):
+	case r.tries < f.cfg.RecheckTries:
+		return false
+	case err != nil:
+		notCompared(&r.o, holdover.OutcomeError, "re-check failed: "+err.Error())
+	default:
+		notCompared(&r.o, holdover.OutcomeShed, "the stores never stood still during the re-check")
+	}
+	f.observe(r.o)
+	return true
+}
 
 // lagging reports whether this or another live instance has mirror work that is
 // late.
@@ -242,35 +275,22 @@ func (f *Facade) lagging(ctx context.Context) bool {
 	return err != nil || slices.ContainsFunc(instances, func(i holdover.Instance) bool { return i.Busy > 0 })
 }
 
-// lookAgain reports whether r is done, and observes it then.
-func (f *Facade) lookAgain(ctx context.Context, r *recheck) bool {
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.LaneTimeout)
-	defer cancel()
-	r.tries++
-	r.next = time.Now().Add(f.cfg.RecheckEvery)
-	items := itemsOf(r.o.Lines)
-	counters, err := f.redis.Counters(ctx, r.o.Shop, items)
-	if err == nil {
-		var stocks []holdover.Stock
-		stocks, err = f.mysql.Probe(ctx, r.o.Shop, items)
-		for i, item := range items {
-			if _, all := freeOf(stocks, holdover.Line{Item: item}); err == nil && all == counters[i] {
-				r.equal[item] = true
-			}
-		}
+// sides are the units that each store still has of one item.
+type sides struct{ redis, mysql int64 }
+
+func (f *Facade) bothSides(ctx context.Context, shop int64, items []int64) ([]sides, error) {
+	counters, err := f.redis.Counters(ctx, shop, items)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case len(r.equal) == len(items):
-		r.o.Evidence = append(r.o.Evidence, holdover.EvidenceLastUnits)
-	case r.tries < f.cfg.RecheckTries:
-		return false
-	case f.lagging(ctx) && time.Since(r.since) < lagPatience*time.Duration(f.cfg.RecheckTries)*f.cfg.RecheckEvery:
-		return false // mirror work is behind: nothing is told apart yet
-	case f.lagging(ctx):
-		notCompared(&r.o, holdover.OutcomeShed, "mirror work was behind during the whole re-check")
-	case err != nil:
-		notCompared(&r.o, holdover.OutcomeError, "re-check failed: "+err.Error())
+	stocks, err := f.mysql.Probe(ctx, shop, items)
+	if err != nil {
+		return nil, err
 	}
-	f.observe(r.o)
-	return true
+	seen := make([]sides, len(items))
+	for i, item := range items {
+		_, all := freeOf(stocks, holdover.Line{Item: item})
+		seen[i] = sides{redis: counters[i], mysql: all}
+	}
+	return seen, nil
 }

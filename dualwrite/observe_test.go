@@ -37,7 +37,7 @@ func (r *recorder) of(token holdover.Token) (got []holdover.Observation) {
 func observed(t *testing.T, stage holdover.Stage, units int64, change ...func(*dualwrite.Config)) (*rig, *recorder) {
 	rec := new(recorder)
 	return newRig(t, stage, units, append([]func(*dualwrite.Config){func(c *dualwrite.Config) {
-		c.Observe, c.RecheckEvery, c.RecheckTries = rec.observe, 5*time.Millisecond, 4
+		c.Observe, c.RecheckEvery, c.RecheckTries, c.LaneLag = rec.observe, 5*time.Millisecond, 10_000, 50*time.Millisecond
 	}}, change...)...), rec
 }
 

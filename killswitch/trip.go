@@ -178,7 +178,7 @@ func (s *Switch) target(agreed holdover.Fence, by, reason string) (holdover.Fenc
 	case holdover.StageJoint, holdover.StageMySQL:
 		to.Stage = holdover.StageShadow
 	case holdover.StageMySQLOnly:
-		return to, fmt.Errorf("pod %s is in mysql-only: %w: its Redis has not been written since and can't decide; `holdover verify --repair` rebuilds it from MySQL, then go back through mysql", s.cfg.Pod, ErrRefused)
+		return to, fmt.Errorf("pod %s is in mysql-only: %w: its Redis has not been written since and can't decide; this version can't rebuild it from MySQL", s.cfg.Pod, ErrRefused)
 	default:
 		return to, fmt.Errorf("pod %s: its fence has no stage (%s): %w: initialize the pod first", s.cfg.Pod, agreed, holdover.ErrNotReady)
 	}

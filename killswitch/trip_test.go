@@ -41,7 +41,7 @@ func TestTripFollowsTheTableOfStages(t *testing.T) {
 func TestTripRefusesMySQLOnlyWithTheWayOut(t *testing.T) {
 	sw, r, m := stubs(t, fenceAt(holdover.StageMySQLOnly, 9), fenceAt(holdover.StageMySQLOnly, 9))
 	_, err := sw.Trip(t.Context(), "alice", "drill")
-	if !errors.Is(err, killswitch.ErrRefused) || !strings.Contains(err.Error(), "holdover verify --repair") {
+	if !errors.Is(err, killswitch.ErrRefused) || !strings.Contains(err.Error(), "can't rebuild it") {
 		t.Errorf("error is %v", err)
 	}
 	if r.fence.Epoch != 9 || m.fence.Epoch != 9 || r.trips+m.calls != 0 {
