@@ -137,19 +137,6 @@ func ops(store holdover.Store, names ...string) func(call) bool {
 func redisOps(names ...string) func(call) bool { return ops(holdover.StoreRedis, names...) }
 func mysqlOps(names ...string) func(call) bool { return ops(holdover.StoreMySQL, names...) }
 
-// deciding matches the steps of a hold, and leaves out fences, lists and reads.
-func deciding(c call) bool {
-	switch c.op {
-	case "Vote", "Copy", "JournalGrant", "Mark", "End", "Claim", "Apply", "GiveBack":
-		return true
-	}
-	return false
-}
-
-func ofToken(token holdover.Token) func(call) bool {
-	return func(c call) bool { return deciding(c) && c.token == token }
-}
-
 // Faults.
 
 var errInjected = errors.New("injected fault")

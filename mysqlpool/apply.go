@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"time"
 
 	"holdover"
 )
@@ -120,6 +121,11 @@ type location struct {
 // what no location has at all is oversold: recorded, logged and counted, and
 // the ledger is never taken below zero.
 func (s *Store) consume(ctx context.Context, e ending, h holdover.Hold, held bool) error {
+	if !held {
+		if err := s.consumeFree(ctx, e, h); !is(err, errShort, errNoPool) {
+			return err
+		}
+	}
 	keys, err := s.locations(ctx, h)
 	if err != nil {
 		return err
@@ -157,6 +163,65 @@ func (s *Store) consume(ctx context.Context, e ending, h holdover.Hold, held boo
 		}
 	}
 	return nil
+}
+
+// consumeFree is the usual case of consume: each line's own location has its
+// units free. It holds the items' locks for a few statements only, whatever the
+// size of the cart; errShort says that it is not the usual case.
+func (s *Store) consumeFree(ctx context.Context, e ending, h holdover.Hold) error {
+	keys := keysOf(h.Lines)
+	return s.transact(ctx, s.main, e.op, e.token, func(ctx context.Context, t *tx) error {
+		if err := t.checkFence(ctx, e.epoch); err != nil {
+			return err
+		}
+		pools, now, err := t.lockPools(ctx, h.Shop, keys)
+		if err != nil {
+			return err
+		}
+		available, err := t.lockLedger(ctx, h.Shop, keys)
+		if err != nil {
+			return err
+		}
+		entries := make([]entry, len(h.Lines))
+		for i, l := range h.Lines {
+			k := keyOf(l)
+			pool, ok := pools[k]
+			if !ok {
+				return errNoPool
+			}
+			if available[k]-pool.issued < l.Quantity {
+				return errShort
+			}
+			entries[i] = entry{k, -l.Quantity, kindClaim}
+		}
+		if err := t.deduct(ctx, h.Shop, h.Lines); err != nil {
+			return err
+		}
+		if err := t.insertHold(ctx, claimedNow(h, now.Time)); err != nil {
+			return err
+		}
+		if err := t.writeEntries(ctx, h.Token, h.Shop, entries); err != nil {
+			return err
+		}
+		if e.journal {
+			return t.journal(ctx, h.Token)
+		}
+		return nil
+	})
+}
+
+// claimedNow is the hold as its claim leaves it, with the times that are not
+// known set to now.
+func claimedNow(h holdover.Hold, now time.Time) holdover.Hold {
+	h.State, h.Firm = holdover.StateClaimed, true
+	if h.GrantedAt.IsZero() {
+		h.GrantedAt = now
+	}
+	if h.ExpiresAt.IsZero() {
+		h.ExpiresAt = now
+	}
+	h.GrantedAt, h.ExpiresAt = rounded(h.GrantedAt), rounded(h.ExpiresAt)
+	return h
 }
 
 // locations lists the ledger's rows for the items of a hold, and the hold's own.
@@ -241,15 +306,7 @@ func (t *tx) consume(ctx context.Context, h holdover.Hold, held bool, keys []key
 	if held {
 		err = t.endRows(ctx, h, holdover.StateClaimed)
 	} else {
-		h.State, h.Firm = holdover.StateClaimed, true
-		if h.GrantedAt.IsZero() {
-			h.GrantedAt = now.Time
-		}
-		if h.ExpiresAt.IsZero() {
-			h.ExpiresAt = now.Time
-		}
-		h.GrantedAt, h.ExpiresAt = rounded(h.GrantedAt), rounded(h.ExpiresAt)
-		err = t.insertHold(ctx, h)
+		err = t.insertHold(ctx, claimedNow(h, now.Time))
 	}
 	if err != nil {
 		return nil, err

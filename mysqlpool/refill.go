@@ -4,67 +4,113 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"holdover"
 )
 
-// refillShort puts rows into the pools that were short of a cart's lines, in
-// key order, one transaction a line.
-func (s *Store) refillShort(ctx context.Context, w *wanted) error {
-	for _, l := range w.short {
-		target := min(s.cfg.PoolCap, max(s.cfg.RefillBatch, l.Quantity))
-		if _, err := s.refill(ctx, w.shop, keyOf(l), max(l.Quantity, target/2), target); err != nil {
-			return err
-		}
-	}
-	return nil
+// need is a pool to be filled up to target when it has fewer rows than low.
+type need struct {
+	key
+	low, target int64
 }
 
-// refill fills the pool of one item at one location up to target when it has
-// fewer than low rows. The lock on its pool_state row makes one caller refill:
-// the others wait, look again and go on. Rows never exceed the cap, because
-// only the holder of the lock adds any. It returns the rows added.
+// maxRefill bounds the rows that one refill transaction makes: claims of the
+// same items wait for it.
+const maxRefill = 1000
+
+// refillShort puts rows into the pools that were short of a cart's lines.
+func (s *Store) refillShort(ctx context.Context, w *wanted) error {
+	needs := make([]need, len(w.short))
+	for i, l := range w.short {
+		target := min(s.cfg.PoolCap, max(s.cfg.RefillBatch, l.Quantity))
+		needs[i] = need{keyOf(l), max(l.Quantity, target/2), target}
+	}
+	_, err := s.refillAll(ctx, w.shop, needs)
+	return err
+}
+
+// refill fills the pool of one item at one location; see refillAll.
 func (s *Store) refill(ctx context.Context, shop int64, k key, low, target int64) (added int64, err error) {
+	return s.refillAll(ctx, shop, []need{{k, low, target}})
+}
+
+// refillAll fills pools, in key order, as many in one transaction as maxRefill
+// allows: the commits are what a refill costs. It returns the rows added.
+func (s *Store) refillAll(ctx context.Context, shop int64, needs []need) (added int64, err error) {
+	for len(needs) > 0 {
+		n, rows := 0, int64(0)
+		for n < len(needs) && n < maxKeys && (n == 0 || rows+needs[n].target <= maxRefill) {
+			rows += needs[n].target
+			n++
+		}
+		more, err := s.refillTogether(ctx, shop, needs[:n])
+		added += more
+		if err != nil {
+			return added, err
+		}
+		needs = needs[n:]
+	}
+	return added, nil
+}
+
+// refillTogether is one transaction of refillAll. The locks on the pool_state
+// rows make one caller refill: the others wait, look again and go on. Rows
+// never exceed the cap, because only the holder of a lock adds any.
+func (s *Store) refillTogether(ctx context.Context, shop int64, needs []need) (added int64, err error) {
+	keys := make([]key, len(needs))
+	for i, n := range needs {
+		keys[i] = n.key
+	}
+	var missing key
 	for made := false; ; made = true {
 		err = s.transact(ctx, s.main, "refill", holdover.Token{}, func(ctx context.Context, t *tx) error {
 			added = 0
-			pools, _, err := t.lockPools(ctx, shop, []key{k})
+			pools, _, err := t.lockPools(ctx, shop, keys)
 			if err != nil {
 				return err
 			}
-			pool, ok := pools[k]
-			if !ok {
-				return errNoPool
+			for _, k := range keys {
+				if _, ok := pools[k]; !ok {
+					missing = k
+					return errNoPool
+				}
 			}
-			available, err := t.lockLedger(ctx, shop, []key{k})
+			available, err := t.lockLedger(ctx, shop, keys)
 			if err != nil {
 				return err
 			}
-			headroom := available[k] - pool.issued
-			if headroom <= 0 {
-				return nil
+			for _, n := range needs {
+				headroom := available[n.key] - pools[n.key].issued
+				if headroom <= 0 {
+					continue
+				}
+				var pooled int64
+				if err := t.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&pooled) }, stmtPooled, shop, n.item, n.group, n.target); err != nil {
+					return err
+				}
+				if pooled >= n.low {
+					continue
+				}
+				units := min(n.target-pooled, headroom)
+				if err := t.insertUnits(ctx, shop, n.key, pools[n.key].next, units); err != nil {
+					return err
+				}
+				added += units
 			}
-			var pooled int64
-			if err := t.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&pooled) }, stmtPooled, shop, k.item, k.group, target); err != nil {
-				return err
-			}
-			if pooled >= low {
-				return nil
-			}
-			added = min(target-pooled, headroom)
-			return t.insertUnits(ctx, shop, k, pool.next, added)
+			return nil
 		})
 		if !errors.Is(err, errNoPool) || made {
 			break
 		}
-		if err := s.ensurePools(ctx, "refill", shop, []key{k}); err != nil {
+		if err := s.ensurePools(ctx, "refill", shop, keys); err != nil {
 			return 0, err
 		}
 	}
 	if errors.Is(err, errNoPool) {
-		return 0, s.notLoaded(shop, k)
+		return 0, s.notLoaded(shop, missing)
 	}
 	if err == nil && added > 0 {
 		s.stats.refills.Add(1)
@@ -168,13 +214,16 @@ func (s *Store) refillLow(ctx context.Context, shop int64, keys []key) error {
 	if err != nil {
 		return err
 	}
+	var needs []need
 	for _, k := range keys {
 		st, ok := levels[k]
-		if !ok || st.Pooled >= s.cfg.PoolCap/2 || st.Available <= st.Issued {
-			continue
+		if ok && st.Pooled < s.cfg.PoolCap/2 && st.Available > st.Issued {
+			needs = append(needs, need{k, s.cfg.PoolCap / 2, s.cfg.PoolCap})
 		}
+	}
+	for chunk := range slices.Chunk(needs, maxKeys) {
 		opCtx, cancel := s.deadline(ctx)
-		_, err := s.refill(opCtx, shop, k, s.cfg.PoolCap/2, s.cfg.PoolCap)
+		_, err := s.refillAll(opCtx, shop, chunk)
 		cancel()
 		if err != nil {
 			return err

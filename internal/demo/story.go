@@ -150,7 +150,7 @@ func (s *story) config(instance string) app.Config {
 			Call: callTime, Mirror: 250 * time.Millisecond, GiveBackWindow: window, Recheck: recheck, Sweep: 250 * time.Millisecond,
 			ReaperGrace: 2 * time.Second, Heartbeat: 200 * time.Millisecond, Dwell: dwell, Drive: 200 * time.Millisecond,
 		},
-		Pool: app.PoolConfig{Cap: 50, LockWait: time.Second}, // ordinary items sell a few a second here
+		Pool: app.PoolConfig{Cap: 200, LockWait: time.Second},
 	}
 	for _, p := range podStories {
 		pod := app.PodConfig{Name: p.name, Redis: app.RedisConfig{Addr: s.stack.RedisAddr(p.name)}, MySQL: app.MySQLConfig{DSN: s.stack.MySQLDSN(p.name)}}
@@ -166,12 +166,16 @@ func (s *story) config(instance string) app.Config {
 func holdTTL(d time.Duration) time.Duration { return min(max(d/10, 2*time.Second), 10*time.Second) }
 
 func (s *story) workload(p podStory) workload.Config {
+	rate := p.rate
+	if len(s.cfg.Baskets) > 0 {
+		rate *= 0.65 // real carts have several times as many lines
+	}
 	return workload.Config{
 		Seed: s.cfg.Seed + uint64(p.shops[0]), Shops: p.shops, Baskets: s.cfg.Baskets, SmallCarts: len(s.cfg.Baskets) == 0,
-		Groups: 2, HotItem: 7777, HotShare: 0.15, HotStock: int64(math.Ceil(p.rate * s.cfg.Duration.Seconds() * 0.04 / float64(len(p.shops)))),
+		Groups: 2, HotItem: 7777, HotShare: 0.15, HotStock: int64(math.Ceil(rate * s.cfg.Duration.Seconds() * 0.04 / float64(len(p.shops)))),
 		// Buyers in flight are bounded, so that a slow machine has fewer of them
 		// and not a longer queue.
-		Rate: p.rate, MaxInFlight: int(p.rate * 0.6), ThinkMin: 20 * time.Millisecond, ThinkMax: 400 * time.Millisecond,
+		Rate: rate, MaxInFlight: int(rate * 0.6), ThinkMin: 20 * time.Millisecond, ThinkMax: 400 * time.Millisecond,
 		PaymentFail: 0.15, Abandon: 0.05, TTL: holdTTL(s.cfg.Duration), CallTimeout: 5 * time.Second,
 	}
 }
