@@ -132,7 +132,7 @@ func (f *Facade) Hindrances(ctx context.Context, to holdover.Stage) (Readiness, 
 	case mysql.err != nil:
 		r.no("mysql-away", 0, "bring the pod's MySQL back, or run `holdover migrate up`", "mysql does not answer: %v", mysql.err)
 	case redis.fence.Epoch != mysql.fence.Epoch:
-		r.no("fences-differ", float64(redis.fence.Epoch), "wait: every instance raises the store that is behind", "redis is at epoch %d, mysql at %d", redis.fence.Epoch, mysql.fence.Epoch)
+		r.no("fences-differ", float64(redis.fence.Epoch), "wait: every instance raises the store that is behind; a Redis that stays behind came back with older data, and has to be rebuilt", "redis is at epoch %d, mysql at %d", redis.fence.Epoch, mysql.fence.Epoch)
 	case redis.fence.Epoch != v.Epoch:
 		r.no("stale-instance", float64(v.Epoch), "wait: this instance is reading the new agreement", "this instance works with epoch %d, the fences say %d", v.Epoch, redis.fence.Epoch)
 	}

@@ -37,6 +37,13 @@ func (s *Store) JournalGrant(ctx context.Context, e holdover.Epoch, token holdov
 		case h.State.Ended():
 			return holdover.EndError(token, h.State)
 		}
+		// The row says that the buyer was told, and the drain carries it into Redis:
+		// a give-back must not take it away here only.
+		if !h.Firm {
+			if _, err := t.exec(ctx, stmtFirm, token[:]); err != nil {
+				return err
+			}
+		}
 		return t.journal(ctx, token)
 	})
 }

@@ -31,7 +31,8 @@ type wanted struct {
 func (w *wanted) hold(now time.Time) holdover.Hold {
 	h := holdover.Hold{
 		Token: w.token, Shop: w.shop, Lines: w.lines, State: holdover.StateHeld,
-		GrantedAt: rounded(now), ExpiresAt: rounded(now.Add(w.ttl)), Attempt: w.attempt, Firm: w.fact,
+		GrantedAt: rounded(now), ExpiresAt: rounded(now.Add(w.ttl)), Attempt: w.attempt,
+		Firm: w.fact || w.journal, // a journaled grant is carried into Redis: no give-back may undo it here only
 	}
 	if w.fact {
 		h.ExpiresAt = rounded(w.expires)
@@ -357,7 +358,7 @@ func (s *Store) replay(ctx context.Context, w *wanted) (g holdover.Grant, err er
 				return s.overbooked(w.token, st)
 			}
 		}
-		if !h.Firm && (w.fact || w.attempt != h.Attempt) {
+		if !h.Firm && (w.fact || w.journal || w.attempt != h.Attempt) {
 			if _, err := t.exec(ctx, stmtFirm, w.token[:]); err != nil {
 				return err
 			}
