@@ -193,7 +193,10 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 				f.observe(o)
 			}
 			reason := "mysql ended and journaled it: redis is away"
-			if unknown {
+			switch {
+			case errors.Is(err, holdover.ErrUnknownHold):
+				reason = "neither store knows the hold"
+			case unknown:
 				reason = "mysql ended and journaled it: redis does not know the hold"
 			}
 			return h, holdover.StoreMySQL, reason, err

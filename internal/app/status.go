@@ -188,7 +188,7 @@ func next(s httpapi.PodStatus, desired rollout.Desired) string {
 	case s.Agreed.Latched:
 		return fmt.Sprintf("Latched in %s by %s (%s): the flag is ignored until `holdover restore --pod %s --reason TEXT`.", stage, s.Agreed.By, s.Agreed.Reason, s.Pod)
 	case !desired.Known:
-		return fmt.Sprintf("Stays in %s: the flag says nothing (%s).", stage, desired.Err)
+		return fmt.Sprintf("In %s; the flag says nothing now (%s): a running instance goes on with the last good one, a new one stays.", stage, desired.Err)
 	case desired.Stage == stage:
 		return fmt.Sprintf("Stays in %s, as the flag says.", stage)
 	}

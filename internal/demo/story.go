@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -83,10 +82,11 @@ type story struct {
 	stores   map[string]*app.Stores // the operator's own connections
 	stock    map[string][]holdover.Stock
 	accounts map[string]*workload.Account
-	traffic  map[string]workload.Stats
+	desired  map[string]holdover.Stage
 
-	mu      sync.Mutex // guards desired
-	desired map[string]holdover.Stage
+	mu    sync.Mutex // guards what follows
+	share float64    // of the usual rate of buyers
+	runs  map[string]context.CancelFunc
 
 	flips  int
 	killMS float64
@@ -113,7 +113,7 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	app.RouteDriverLogs(cfg.Logger)
 	s := &story{
 		cfg: cfg, began: time.Now(), stores: map[string]*app.Stores{}, stock: map[string][]holdover.Stock{},
-		accounts: map[string]*workload.Account{}, traffic: map[string]workload.Stats{}, desired: map[string]holdover.Stage{},
+		accounts: map[string]*workload.Account{}, desired: map[string]holdover.Stage{}, share: 1, runs: map[string]context.CancelFunc{},
 	}
 	s.stack, err = devstack.Start(ctx, devstack.Config{
 		Pods: PodNames(), Keep: cfg.Keep, MySQLDSN: cfg.MySQLDSN, RedisAddrs: cfg.RedisAddrs, Log: prefixed{cfg.Progress, "  "},
@@ -166,7 +166,7 @@ func (s *story) config(instance string) app.Config {
 func holdTTL(d time.Duration) time.Duration { return min(max(d/10, 2*time.Second), 10*time.Second) }
 
 func (s *story) workload(p podStory) workload.Config {
-	rate := p.rate
+	rate := p.rate * s.share
 	if len(s.cfg.Baskets) > 0 {
 		rate *= 0.65 // real carts have several times as many lines
 	}
@@ -175,7 +175,7 @@ func (s *story) workload(p podStory) workload.Config {
 		Groups: 2, HotItem: 7777, HotShare: 0.15, HotStock: int64(math.Ceil(rate * s.cfg.Duration.Seconds() * 0.04 / float64(len(p.shops)))),
 		// Buyers in flight are bounded, so that a slow machine has fewer of them
 		// and not a longer queue.
-		Rate: rate, MaxInFlight: int(rate * 0.6), ThinkMin: 20 * time.Millisecond, ThinkMax: 400 * time.Millisecond,
+		Rate: rate, MaxInFlight: max(1, int(rate*0.6)), ThinkMin: 20 * time.Millisecond, ThinkMax: 400 * time.Millisecond,
 		PaymentFail: 0.15, Abandon: 0.05, TTL: holdTTL(s.cfg.Duration), CallTimeout: 5 * time.Second,
 	}
 }
@@ -256,12 +256,7 @@ func (s *story) tell(ctx context.Context) error {
 			}
 			instances = append(instances, pod.Facade)
 		}
-		buyers.Go(func() {
-			stats, err := workload.Run(buying, s.workload(p), instances, s.accounts[p.name])
-			s.mu.Lock()
-			s.traffic[p.name], sold[i] = stats, err
-			s.mu.Unlock()
-		})
+		buyers.Go(func() { sold[i] = s.sell(buying, p, instances) })
 	}
 	err := s.operate(ctx, opened)
 	if err == nil {
@@ -278,6 +273,40 @@ func (s *story) tell(ctx context.Context) error {
 	stop()
 	running.Wait()
 	return errors.Join(ran...)
+}
+
+// sell runs one pod's traffic until ctx ends, at a lower rate each time that
+// easeOff has said so.
+func (s *story) sell(ctx context.Context, p podStory, instances []holdover.Reserver) error {
+	for {
+		run, cancel := context.WithCancel(ctx)
+		s.mu.Lock()
+		s.runs[p.name] = cancel
+		cfg := s.workload(p)
+		s.mu.Unlock()
+		_, err := workload.Run(run, cfg, instances, s.accounts[p.name])
+		cancel()
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// easeEvery is how long a pod may keep the story waiting before the buyers
+// become half as many: mirror work must be able to catch up on a slow machine.
+const easeEvery = 20 * time.Second
+
+func (s *story) easeOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.share < 1.0/16 {
+		return
+	}
+	s.share /= 2
+	for _, cancel := range s.runs {
+		cancel()
+	}
+	s.say("this machine is slow: half as many buyers from here on")
 }
 
 // operate is what people do: flags for three pods, a kill, a restore.
@@ -334,7 +363,7 @@ func (s *story) letDown(pod string) int64 {
 // awaitStage waits until both fences of the pod say the stage, and counts what
 // was passed on the way.
 func (s *story) awaitStage(ctx context.Context, pod string, want holdover.Stage) error {
-	last := holdover.Epoch(0)
+	last, asked := holdover.Epoch(0), time.Now()
 	return s.await(ctx, pod+" is in "+want.String(), func() bool {
 		fence, err := s.stores[pod].Redis.Fence(ctx)
 		if err != nil {
@@ -344,6 +373,10 @@ func (s *story) awaitStage(ctx context.Context, pod string, want holdover.Stage)
 			s.say("%s: %s at epoch %d", pod, fence.Stage, fence.Epoch)
 		}
 		last = fence.Epoch
+		if time.Since(asked) > easeEvery {
+			asked = time.Now()
+			s.easeOff()
+		}
 		return fence.Stage == want && !fence.Latched
 	})
 }
@@ -401,37 +434,6 @@ func (s *story) close(ctx context.Context) error {
 		errs = append(errs, stores.Close(context.WithoutCancel(ctx)))
 	}
 	return errors.Join(errs...)
-}
-
-func (s *story) flagFile() string { return filepath.Join(s.dir, "stages.json") }
-
-// want writes what the pod should be in into the flag file.
-func (s *story) want(pod string, stage holdover.Stage) error {
-	s.desired[pod] = stage
-	return s.writeFlags()
-}
-
-// writeFlags writes the whole file beside the old one and renames it.
-func (s *story) writeFlags() error {
-	variants := map[string]string{}
-	for _, stage := range holdover.Stages() {
-		variants[stage.String()] = stage.String()
-	}
-	var rules []any
-	for _, p := range podStories {
-		rules = append(rules, map[string]any{"==": []any{map[string]any{"var": "pod"}, p.name}}, s.desired[p.name].String())
-	}
-	rules = append(rules, nil)
-	text, err := json.MarshalIndent(map[string]any{"flags": map[string]any{"holdover-stage": map[string]any{
-		"state": "ENABLED", "variants": variants, "defaultVariant": "redis", "targeting": map[string]any{"if": rules},
-	}}}, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(s.flagFile()+".new", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(s.flagFile()+".new", s.flagFile())
 }
 
 func (s *story) say(format string, args ...any) {
