@@ -123,12 +123,17 @@ func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, sho
 		})
 	})
 	o.MySQL.State, o.Lines = h.State, h.Lines
-	if !errors.Is(err, holdover.ErrStale) && !errors.Is(err, holdover.ErrUnknownHold) {
+	if err == nil || holdover.NoAnswer(err) {
 		o.Redis.Outcome = holdover.OutcomeError
 		f.observe(o)
 	}
 	reason := "mysql claimed and journaled it: redis is away"
-	if errors.Is(why, holdover.ErrUnknownHold) {
+	switch {
+	case errors.Is(err, holdover.ErrUnknownHold):
+		reason = "neither store knows the hold"
+	case err != nil:
+		reason = "mysql decides: redis could not"
+	case errors.Is(why, holdover.ErrUnknownHold):
 		reason = "mysql claimed and journaled it: redis does not know the hold"
 	}
 	return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, err, reason)
@@ -189,7 +194,7 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 				})
 			})
 			o.Shop, o.Lines, o.MySQL.State = h.Shop, h.Lines, h.State
-			if !errors.Is(err, holdover.ErrStale) {
+			if err == nil || holdover.NoAnswer(err) {
 				f.observe(o)
 			}
 			reason := "mysql ended and journaled it: redis is away"

@@ -42,7 +42,7 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 			f.mirrorGrant(v, o, g)
 		case isRefusal(err):
 			f.probeMySQL(v, o, err)
-		case !errors.Is(err, holdover.ErrStale):
+		case holdover.NoAnswer(err): // a caller's mistake is nothing to compare
 			f.observe(o)
 			f.rememberUnsure(v, r.Token) // it may have been granted: looked up later
 		}
@@ -54,7 +54,7 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 		if err != nil {
 			if isRefusal(err) {
 				f.probeMySQL(v, o, err)
-			} else if !errors.Is(err, holdover.ErrStale) {
+			} else if holdover.NoAnswer(err) {
 				f.observe(o)
 			}
 			return f.granted(v, holdover.StoreRedis, g, err, "redis is asked first")
@@ -76,7 +76,7 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 		if err != nil {
 			if isRefusal(err) {
 				f.probeRedis(v, o, r)
-			} else if !errors.Is(err, holdover.ErrStale) {
+			} else if holdover.NoAnswer(err) {
 				f.observe(o)
 			}
 			return f.granted(v, holdover.StoreMySQL, g, err, "mysql decides")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -107,6 +109,13 @@ func (c Config) Validate() error {
 	}
 	if c.Pod == "" {
 		wrong("pod", "", "is missing: it names the pod in the fence")
+	}
+	if c.Addr != "" {
+		if _, port, err := net.SplitHostPort(c.Addr); err != nil {
+			wrong("addr", c.Addr, "must be host:port, like 127.0.0.1:6379")
+		} else if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			wrong("addr", c.Addr, "has no port from 1 to 65535")
+		}
 	}
 	switch {
 	case c.Addr == "" && c.MasterName == "":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +58,9 @@ func (cmd *statusCmd) fromInstance(e *env) (list httpapi.PodList, maxAge time.Du
 		return list, 0, usage("--url needs the operator token: set HOLDOVER_OPERATOR_TOKEN")
 	}
 	// A connection of its own: nothing stays open behind the command.
+	if !strings.Contains(cmd.URL, "://") {
+		cmd.URL = "http://" + cmd.URL
+	}
 	client := &httpapi.Client{BaseURL: cmd.URL, Token: c.OperatorToken, Timeout: 10 * time.Second, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	for _, p := range chosen {
 		status, err := client.Pod(e.ctx, p.Name)

@@ -71,6 +71,9 @@ const (
 	dwell    = 500 * time.Millisecond
 )
 
+// ErrInterrupted: somebody ended the demo before its story did.
+var ErrInterrupted = errors.New("interrupted: the servers are stopped and their data is gone")
+
 // story is a running demo.
 type story struct {
 	cfg   Config
@@ -132,10 +135,16 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 		s.say("the server is MariaDB: the demo runs on it; the figures are not MySQL's")
 	}
 	if err := s.setUp(ctx); err != nil {
+		if ctx.Err() != nil {
+			return result, ErrInterrupted
+		}
 		return result, err
 	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	if err := s.tell(ctx); err != nil {
+		if ctx.Err() != nil {
+			return result, ErrInterrupted
+		}
 		return result, err
 	}
 	return s.judge(ctx)
