@@ -112,7 +112,8 @@ func TestTrip(t *testing.T) {
 	if _, err := f.End(ctx, epoch, 0, back.Token, holdover.StateReleased, false); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := f.GiveBack(ctx, given.Token, mine); err != nil || !ok {
+	// What the journal names is carried into Redis: it can't be taken away here only.
+	if ok, err := f.GiveBack(ctx, given.Token, mine); err != nil || ok {
 		t.Fatal(ok, err)
 	}
 	kill := fence(epoch+2, holdover.StageShadow)
@@ -122,7 +123,7 @@ func TestTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[holdover.Token]holdover.State{
-		held.Token: holdover.StateHeld, sold.Token: holdover.StateClaimed, back.Token: holdover.StateReleased, given.Token: holdover.StateNone,
+		held.Token: holdover.StateHeld, sold.Token: holdover.StateClaimed, back.Token: holdover.StateReleased, given.Token: holdover.StateHeld,
 	}
 	if len(facts) != len(want) {
 		t.Fatalf("%d facts: %+v", len(facts), facts)

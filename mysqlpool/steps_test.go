@@ -105,7 +105,7 @@ func TestStates(t *testing.T) {
 			_, err := f.Vote(ctx, holdover.Ticket{Epoch: e, Attempt: another}, r, true)
 			return false, err
 		}, map[state]after{
-			none: {state: tent, journal: true}, tent: {state: firm, journal: true}, firm: {state: firm, journal: true},
+			none: {state: firm, journal: true}, tent: {state: firm, journal: true}, firm: {state: firm, journal: true},
 			claimed: {state: claimed, err: holdover.ErrAlreadyClaimed}, ended: {state: ended, err: holdover.ErrEnded}, recorded: {state: recorded, err: holdover.ErrEnded},
 		}},
 		{"claim", true, func(ctx context.Context, e holdover.Epoch, r holdover.Request) (bool, error) {
@@ -135,7 +135,7 @@ func TestStates(t *testing.T) {
 		{"journal a grant", true, func(ctx context.Context, e holdover.Epoch, r holdover.Request) (bool, error) {
 			return false, f.JournalGrant(ctx, e, r.Token)
 		}, map[state]after{
-			none: {state: none, err: holdover.ErrUnknownHold}, tent: {state: tent, journal: true}, firm: {state: firm, journal: true},
+			none: {state: none, err: holdover.ErrUnknownHold}, tent: {state: firm, journal: true}, firm: {state: firm, journal: true},
 			claimed: {state: claimed, err: holdover.ErrAlreadyClaimed}, ended: {state: ended, err: holdover.ErrEnded}, recorded: {state: recorded, err: holdover.ErrEnded},
 		}},
 		{"apply held", false, func(ctx context.Context, _ holdover.Epoch, r holdover.Request) (bool, error) {
