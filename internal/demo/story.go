@@ -177,7 +177,7 @@ func holdTTL(d time.Duration) time.Duration { return min(max(d/10, 2*time.Second
 func (s *story) workload(p podStory) workload.Config {
 	rate := p.rate * s.share
 	if len(s.cfg.Baskets) > 0 {
-		rate *= 0.65 // real carts have several times as many lines
+		rate *= 0.8 // real carts have several times as many lines
 	}
 	return workload.Config{
 		Seed: s.cfg.Seed + uint64(p.shops[0]), Shops: p.shops, Baskets: s.cfg.Baskets, SmallCarts: len(s.cfg.Baskets) == 0,
