@@ -54,13 +54,14 @@ func (p drivenPod) Ready(ctx context.Context, to holdover.Stage) (rollout.Readin
 			return rollout.Readiness{Reasons: []rollout.Reason{{Code: anotherDrives, Text: "instance " + i.Name + " drives this pod's steps, and knows what it waits for"}}}, nil
 		}
 	}
-	if fence, err := p.Facade.Agreed(); err == nil && fence.Stage == holdover.StageRedis && to == holdover.StageShadow {
-		// A cold pool would lag behind from the first buyer on.
+	r, err := p.Facade.Ready(ctx, to)
+	if fence, agreedErr := p.Facade.Agreed(); err == nil && r.OK() && agreedErr == nil && fence.Stage == holdover.StageRedis && to == holdover.StageShadow {
+		// Last, so that it is done once and not in every round that waits: a cold
+		// pool would lag behind from the first buyer on.
 		if err := p.MySQL.WarmUp(ctx); err != nil {
 			return rollout.Readiness{}, fmt.Errorf("warm the pool before shadow: %w", err)
 		}
 	}
-	r, err := p.Facade.Ready(ctx, to)
 	return rollout.Readiness{OK: r.OK(), Reasons: driverReasons(r.Reasons)}, err
 }
 
