@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -105,14 +106,15 @@ func (s State) Live() bool { return s == StateHeld || s == StateClaiming }
 // Ended reports whether the hold is over.
 func (s State) Ended() bool { return s == StateClaimed || s == StateReleased || s == StateExpired }
 
-// Request asks for all of its lines or nothing, for TTL from now by the
-// deciding store's clock. The same token with the same lines is the same
-// reservation.
+// Request asks for all of its lines and choices or nothing, for TTL from now by
+// the deciding store's clock. The same token with the same lines is the same
+// reservation; with the same choices too, wherever their units were found.
 type Request struct {
-	Shop  int64
-	Token Token
-	Lines []Line
-	TTL   time.Duration
+	Shop    int64
+	Token   Token
+	Lines   []Line
+	Choices []Choice // lines whose location the store picks
+	TTL     time.Duration
 }
 
 // Hold is what a store knows of a token.
@@ -126,6 +128,65 @@ type Hold struct {
 	Attempt   Attempt   `json:"-"` // the attempt that took it
 	Firm      bool      `json:"-"` // confirmed by an answer, a replay, a copy or a fact: no give-back can undo it
 	Again     bool      `json:"-"` // the step that returned it found it this way and changed nothing
+	// Claimed is what a claim took when it was a part of Lines only; the rest
+	// was given back with it. Nil: all of Lines.
+	Claimed []Line `json:"claimed,omitempty"`
+	// Late is the token under which the units of this expired hold were taken
+	// again and claimed: the ledger's entries are under it. See Token.Late. Zero:
+	// claimed in time, or not at all.
+	Late Token `json:"late_token,omitzero"`
+}
+
+// Part is what a claim of the hold takes, or took, out of the ledger.
+func (h Hold) Part() []Line {
+	if h.Claimed != nil {
+		return h.Claimed
+	}
+	return h.Lines
+}
+
+// Rest is what a claim of a part gives back: Lines less Claimed.
+func (h Hold) Rest() []Line {
+	if h.Claimed == nil {
+		return nil
+	}
+	var rest []Line
+	for _, l := range h.Lines {
+		for _, c := range h.Claimed {
+			if c.Item == l.Item && c.Group == l.Group {
+				l.Quantity -= c.Quantity
+			}
+		}
+		if l.Quantity > 0 {
+			rest = append(rest, l)
+		}
+	}
+	return rest
+}
+
+// PartOf normalizes the lines of a claim against the hold's: nil when they are
+// all of it. The error is an *InvalidError when they are no part of it.
+func (h Hold) PartOf(lines []Line) ([]Line, error) {
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	part, err := normalLines(lines, Limits{MaxQuantity: math.MaxInt64, MaxLines: math.MaxInt}.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range part {
+		i := slices.IndexFunc(h.Lines, func(l Line) bool { return l.Item == p.Item && l.Group == p.Group })
+		switch {
+		case i < 0:
+			return nil, invalid("lines", fmt.Sprintf("item %d at group %d", p.Item, p.Group), "is not in the hold: a claim takes a part of it")
+		case p.Quantity > h.Lines[i].Quantity:
+			return nil, invalid("lines", fmt.Sprintf("item %d at group %d: %d units", p.Item, p.Group, p.Quantity), fmt.Sprintf("is more than the %d units of the hold", h.Lines[i].Quantity))
+		}
+	}
+	if SameLines(part, h.Lines) {
+		return nil, nil
+	}
+	return part, nil
 }
 
 // Grant is a store's yes to a vote.
@@ -166,6 +227,10 @@ type Limits struct {
 	MaxQuantity int64         // units of one line; 1,000,000
 	MinTTL      time.Duration // 100 ms
 	MaxTTL      time.Duration // 24 h
+	MaxLife     time.Duration // of a hold from its grant, extensions included; 48 h
+	MaxGroups   int           // locations of one choice; 32
+
+	NoLateClaims bool // a claim of an expired hold is refused even if its units are still there; false
 }
 
 func (l Limits) withDefaults() Limits {
@@ -181,12 +246,19 @@ func (l Limits) withDefaults() Limits {
 	if l.MaxTTL == 0 {
 		l.MaxTTL = 24 * time.Hour
 	}
+	if l.MaxLife == 0 {
+		l.MaxLife = 48 * time.Hour
+	}
+	if l.MaxGroups == 0 {
+		l.MaxGroups = 32
+	}
 	return l
 }
 
 // Normalize checks r against the limits and returns it with its lines in the
 // one order that every store uses: by item, then group, one line each, with
-// the quantities of repeated lines added up. The error is an *InvalidError.
+// the quantities of repeated lines added up. A choice of one group becomes a
+// line. The error is an *InvalidError.
 func (r Request) Normalize(l Limits) (Request, error) {
 	l = l.withDefaults()
 	switch {
@@ -194,14 +266,29 @@ func (r Request) Normalize(l Limits) (Request, error) {
 		return r, invalid("shop_id", r.Shop, "must be a positive number")
 	case r.Token == Token{}:
 		return r, invalid("token", "", "is missing: choose a random UUID for each reservation")
-	case len(r.Lines) == 0:
+	case len(r.Lines)+len(r.Choices) == 0:
 		return r, invalid("lines", 0, "must have at least one line")
-	case len(r.Lines) > l.MaxLines:
-		return r, invalid("lines", len(r.Lines), fmt.Sprintf("has more than the limit of %d lines", l.MaxLines))
+	case len(r.Lines)+len(r.Choices) > l.MaxLines:
+		return r, invalid("lines", len(r.Lines)+len(r.Choices), fmt.Sprintf("has more than the limit of %d lines", l.MaxLines))
 	case r.TTL < l.MinTTL || r.TTL > l.MaxTTL:
 		return r, invalid("ttl", r.TTL, fmt.Sprintf("must be between %s and %s", l.MinTTL, l.MaxTTL))
 	}
-	lines := slices.Clone(r.Lines)
+	if len(r.Choices) > 0 {
+		if err := r.normalChoices(l); err != nil {
+			return r, err
+		}
+	}
+	lines, err := normalLines(r.Lines, l)
+	if err != nil {
+		return r, err
+	}
+	r.Lines = lines
+	return r, nil
+}
+
+// normalLines sorts lines and adds up those of one item at one group.
+func normalLines(lines []Line, l Limits) ([]Line, error) {
+	lines = slices.Clone(lines)
 	slices.SortFunc(lines, func(a, b Line) int {
 		return cmp.Or(cmp.Compare(a.Item, b.Item), cmp.Compare(a.Group, b.Group))
 	})
@@ -209,25 +296,34 @@ func (r Request) Normalize(l Limits) (Request, error) {
 	for _, line := range lines {
 		switch {
 		case line.Item <= 0:
-			return r, invalid("item_id", line.Item, "must be a positive number")
+			return nil, invalid("item_id", line.Item, "must be a positive number")
 		case line.Group <= 0:
-			return r, invalid("group_id", line.Group, "must be a positive number")
+			return nil, invalid("group_id", line.Group, "must be a positive number")
 		case line.Quantity <= 0:
-			return r, invalid("quantity", line.Quantity, "must be a positive number")
+			return nil, invalid("quantity", line.Quantity, "must be a positive number")
 		case line.Quantity > l.MaxQuantity:
-			return r, invalid("quantity", line.Quantity, fmt.Sprintf("is over the limit of %d units a line", l.MaxQuantity))
+			return nil, invalid("quantity", line.Quantity, fmt.Sprintf("is over the limit of %d units a line", l.MaxQuantity))
 		}
 		if n := len(merged); n > 0 && merged[n-1].Item == line.Item && merged[n-1].Group == line.Group {
 			if line.Quantity > l.MaxQuantity-merged[n-1].Quantity {
-				return r, invalid("quantity", line.Quantity, fmt.Sprintf("takes item %d over the limit of %d units: its lines are added up", line.Item, l.MaxQuantity))
+				return nil, invalid("quantity", line.Quantity, fmt.Sprintf("takes item %d over the limit of %d units: its lines are added up", line.Item, l.MaxQuantity))
 			}
 			merged[n-1].Quantity += line.Quantity
 			continue
 		}
 		merged = append(merged, line)
 	}
-	r.Lines = merged
-	return r, nil
+	return merged, nil
+}
+
+// CheckExtension checks a time to live that a hold is to be extended by, and
+// returns how long it may live from its grant.
+func (l Limits) CheckExtension(ttl time.Duration) (life time.Duration, err error) {
+	l = l.withDefaults()
+	if ttl < l.MinTTL || ttl > l.MaxTTL {
+		return 0, invalid("ttl", ttl, fmt.Sprintf("must be between %s and %s", l.MinTTL, l.MaxTTL))
+	}
+	return l.MaxLife, nil
 }
 
 // SameLines reports whether two normalized line lists are equal: the test of

@@ -1,6 +1,9 @@
 package holdover
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Reserver is the contract of a checkout reservation, kept by the Redis path,
 // the unit pool, the facade in each of its stages, and the model that the
@@ -17,9 +20,21 @@ type Reserver interface {
 	Reserve(ctx context.Context, r Request) (Result, error)
 
 	// Claim makes the deduction from the ledger permanent, exactly once. With
-	// Result.Pending the claim is certain but not yet in the ledger. Errors:
-	// ErrUnknownHold, ErrEnded, ErrUnavailable, ErrUnknownOutcome, ErrNotReady.
-	Claim(ctx context.Context, shop int64, token Token) (Result, error)
+	// Result.Pending the claim is certain but not yet in the ledger. With lines,
+	// a part of the hold's, only those are claimed and the rest is given back in
+	// the same step; a repeat must name the same part. Errors: ErrUnknownHold,
+	// ErrEnded, ErrTokenReused (claimed before, but another part), ErrInvalid
+	// (lines that are no part of the hold), ErrUnavailable, ErrUnknownOutcome,
+	// ErrNotReady.
+	Claim(ctx context.Context, shop int64, token Token, lines ...Line) (Result, error)
+
+	// Extend makes the hold live for at least ttl from now, by the store's
+	// clock, and never longer than Limits.MaxLife from its grant; an expiry
+	// never moves back. A hold whose expiry has passed and that nobody has
+	// expired yet is extended like any other. Errors: ErrUnknownHold, ErrEnded,
+	// ErrAlreadyClaimed, ErrClaimPending, ErrInvalid, ErrUnavailable,
+	// ErrUnknownOutcome, ErrNotReady.
+	Extend(ctx context.Context, shop int64, token Token, ttl time.Duration) (Result, error)
 
 	// Release gives the units back. Errors: as Claim, and ErrAlreadyClaimed,
 	// ErrClaimPending.

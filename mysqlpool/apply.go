@@ -39,26 +39,21 @@ func (s *Store) Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, erro
 func (s *Store) applyClaimed(ctx context.Context, h holdover.Hold) (holdover.Hold, error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	e := ending{op: "apply claimed", token: h.Token, how: holdover.StateClaimed, fact: true}
+	e := ending{op: "apply claimed", token: h.Token, how: holdover.StateClaimed, fact: true, part: h.Claimed}
 	for range maxReread {
-		r, err := s.look(ctx, h.Token)
-		switch {
-		case err != nil:
-			return holdover.Hold{}, err
-		case r.State.Ended():
-			r.Hold.Again = true
-			return r.Hold, nil
-		case r.State == holdover.StateHeld:
-			err = s.claimHeld(ctx, e, r.Hold)
-			r.State = holdover.StateClaimed
-		default:
+		c, err := s.endShared(ctx, e)
+		if is(err, errAlone) {
+			if c.State.Ended() {
+				c.Hold.Again = true
+				return c.Hold, nil
+			}
 			w := wanted{token: h.Token, shop: h.Shop, lines: h.Lines}
 			if err := s.valid(&w); err != nil {
 				return holdover.Hold{}, err
 			}
-			r.Hold = h
-			r.Firm = true
-			err = s.consume(ctx, e, r.Hold, false)
+			c.Hold = h
+			c.Firm = true
+			err = s.consume(ctx, e, c.Hold, false)
 		}
 		if is(err, errChanged, errTaken) {
 			continue
@@ -66,44 +61,9 @@ func (s *Store) applyClaimed(ctx context.Context, h holdover.Hold) (holdover.Hol
 		if err != nil {
 			return holdover.Hold{}, err
 		}
-		return r.Hold, nil
+		return c.Hold, nil
 	}
 	return holdover.Hold{}, s.fail(e.op, h.Token, errChanged)
-}
-
-// claimHeld makes the deduction of a held hold: the units leave the ledger and
-// the issued ones together, and an entry a line says why, by token.
-func (s *Store) claimHeld(ctx context.Context, e ending, h holdover.Hold) error {
-	err := s.transact(ctx, s.main, e.op, e.token, func(ctx context.Context, t *tx) error {
-		if err := t.checkFence(ctx, e.epoch); err != nil {
-			return err
-		}
-		if err := t.moveIssued(ctx, h.Shop, h.Lines, -1); err != nil {
-			return err
-		}
-		if err := t.deduct(ctx, h.Shop, h.Lines); err != nil {
-			return err
-		}
-		if err := t.endRows(ctx, h, holdover.StateClaimed); err != nil {
-			return err
-		}
-		entries := make([]entry, len(h.Lines))
-		for i, l := range h.Lines {
-			entries[i] = entry{keyOf(l), -l.Quantity, kindClaim}
-		}
-		if err := t.writeEntries(ctx, h.Token, h.Shop, entries); err != nil {
-			return err
-		}
-		if e.journal {
-			return t.journal(ctx, h.Token)
-		}
-		return nil
-	})
-	if is(err, errOverdrawn) {
-		// A claim without a hold, or a correction, took what this hold stood for.
-		return s.consume(ctx, e, h, true)
-	}
-	return err
 }
 
 // location is a row of pool_state and one of the ledger, locked, with what this
@@ -136,7 +96,7 @@ func (s *Store) consume(ctx context.Context, e ending, h holdover.Hold, held boo
 			if err := t.checkFence(ctx, e.epoch); err != nil {
 				return err
 			}
-			entries, err = t.consume(ctx, h, held, keys)
+			entries, err = t.consume(ctx, e, h, held, keys)
 			if err != nil {
 				return err
 			}
@@ -148,7 +108,7 @@ func (s *Store) consume(ctx context.Context, e ending, h holdover.Hold, held boo
 		if !is(err, errNoPool) || made {
 			break
 		}
-		if err := s.ensurePools(ctx, e.op, h.Shop, keys); err != nil {
+		if err := s.ensurePools(ctx, e.op, keys); err != nil {
 			return err
 		}
 	}
@@ -159,7 +119,7 @@ func (s *Store) consume(ctx context.Context, e ending, h holdover.Hold, held boo
 		if en.kind == kindOversold {
 			s.stats.oversold.Add(-en.delta)
 			s.log.Error("a claim owes units that no location has: they were sold twice, correct the stock by hand",
-				"token", h.Token, "shop", h.Shop, "item", en.item, "group", en.group, "units", -en.delta)
+				"token", h.Token, "shop", en.shop, "item", en.item, "group", en.group, "units", -en.delta)
 		}
 	}
 	return nil
@@ -169,38 +129,35 @@ func (s *Store) consume(ctx context.Context, e ending, h holdover.Hold, held boo
 // units free. It holds the items' locks for a few statements only, whatever the
 // size of the cart; errShort says that it is not the usual case.
 func (s *Store) consumeFree(ctx context.Context, e ending, h holdover.Hold) error {
-	keys := keysOf(h.Lines)
+	part := sum(amounts(h.Shop, h.Part(), 1)...)
 	return s.transact(ctx, s.main, e.op, e.token, func(ctx context.Context, t *tx) error {
 		if err := t.checkFence(ctx, e.epoch); err != nil {
 			return err
 		}
-		pools, now, err := t.lockPools(ctx, h.Shop, keys)
+		locked, err := t.lockStock(ctx, keysOfAmounts(part))
 		if err != nil {
 			return err
 		}
-		available, err := t.lockLedger(ctx, h.Shop, keys)
-		if err != nil {
-			return err
-		}
-		entries := make([]entry, len(h.Lines))
-		for i, l := range h.Lines {
-			k := keyOf(l)
-			pool, ok := pools[k]
+		for _, a := range part {
+			pool, ok := locked.pools[a.key]
 			if !ok {
 				return errNoPool
 			}
-			if available[k]-pool.issued < l.Quantity {
+			if locked.available[a.key]-pool.issued < a.n {
 				return errShort
 			}
-			entries[i] = entry{k, -l.Quantity, kindClaim}
 		}
-		if err := t.deduct(ctx, h.Shop, h.Lines); err != nil {
+		if err := t.deduct(ctx, part); err != nil {
 			return err
 		}
-		if err := t.insertHold(ctx, claimedNow(h, now.Time)); err != nil {
+		claimed := claimedNow(h, locked.now)
+		if err := t.insertHold(ctx, claimed); err != nil {
 			return err
 		}
-		if err := t.writeEntries(ctx, h.Token, h.Shop, entries); err != nil {
+		if err := t.claimedPart(ctx, claimed); err != nil {
+			return err
+		}
+		if err := t.writeEntries(ctx, h.Token, claimEntries(h.Shop, h.Part())); err != nil {
 			return err
 		}
 		if e.journal {
@@ -227,7 +184,7 @@ func claimedNow(h holdover.Hold, now time.Time) holdover.Hold {
 // locations lists the ledger's rows for the items of a hold, and the hold's own.
 func (s *Store) locations(ctx context.Context, h holdover.Hold) ([]key, error) {
 	items := map[int64]bool{}
-	keys := keysOf(h.Lines)
+	keys := keysOf(h.Shop, h.Lines)
 	for chunk := range slices.Chunk(h.Lines, maxKeys) {
 		b := new(statement)
 		b.add(locationsHead, h.Shop)
@@ -236,7 +193,7 @@ func (s *Store) locations(ctx context.Context, h holdover.Hold) ([]key, error) {
 		}
 		b.add(locationsTail)
 		err := s.read(ctx, s.main, "list locations", h.Token, func(rows *sql.Rows) error {
-			var k key
+			k := key{shop: h.Shop}
 			err := rows.Scan(&k.item, &k.group)
 			keys = append(keys, k)
 			items[k.item] = true
@@ -248,25 +205,21 @@ func (s *Store) locations(ctx context.Context, h holdover.Hold) ([]key, error) {
 	}
 	for _, l := range h.Lines {
 		if !items[l.Item] {
-			return nil, s.notLoaded(h.Shop, keyOf(l))
+			return nil, s.notLoaded(keyOf(h.Shop, l))
 		}
 	}
 	return sorted(keys), nil
 }
 
-func (t *tx) consume(ctx context.Context, h holdover.Hold, held bool, keys []key) ([]entry, error) {
-	pools, now, err := t.lockPools(ctx, h.Shop, keys)
-	if err != nil {
-		return nil, err
-	}
-	available, err := t.lockLedger(ctx, h.Shop, keys)
+func (t *tx) consume(ctx context.Context, e ending, h holdover.Hold, held bool, keys []key) ([]entry, error) {
+	locked, err := t.lockStock(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
 	at := make(map[key]*location, len(keys))
 	for _, k := range keys {
-		n, loaded := available[k]
-		p, pool := pools[k]
+		n, loaded := locked.available[k]
+		p, pool := locked.pools[k]
 		if loaded && !pool {
 			return nil, errNoPool
 		}
@@ -274,13 +227,13 @@ func (t *tx) consume(ctx context.Context, h holdover.Hold, held bool, keys []key
 	}
 	if held {
 		for _, l := range h.Lines {
-			own := at[keyOf(l)]
+			own := at[keyOf(h.Shop, l)]
 			own.issued -= l.Quantity // its units are headroom again, and then consumed
 			own.changed = true
 		}
 	}
 	var entries []entry
-	for _, l := range h.Lines {
+	for _, l := range h.Part() {
 		more, err := t.consumeLine(ctx, h.Shop, l, keys, at)
 		if err != nil {
 			return nil, err
@@ -293,30 +246,32 @@ func (t *tx) consume(ctx context.Context, h holdover.Hold, held bool, keys []key
 			continue
 		}
 		if l.pool {
-			if _, err := t.exec(ctx, stmtSetIssued, l.issued, h.Shop, k.item, k.group); err != nil {
+			if _, err := t.exec(ctx, stmtSetIssued, l.issued, k.shop, k.item, k.group); err != nil {
 				return nil, err
 			}
 		}
 		if l.loaded {
-			if _, err := t.exec(ctx, stmtSetAvailable, l.available, h.Shop, k.item, k.group); err != nil {
+			if _, err := t.exec(ctx, stmtSetAvailable, l.available, k.shop, k.item, k.group); err != nil {
 				return nil, err
 			}
 		}
 	}
 	if held {
-		err = t.endRows(ctx, h, holdover.StateClaimed)
+		err = t.endRows(ctx, h, e)
 	} else {
-		err = t.insertHold(ctx, claimedNow(h, now.Time))
+		if err = t.insertHold(ctx, claimedNow(h, locked.now)); err == nil {
+			err = t.claimedPart(ctx, h)
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return entries, t.writeEntries(ctx, h.Token, h.Shop, entries)
+	return entries, t.writeEntries(ctx, h.Token, entries)
 }
 
 // consumeLine takes a line's units where they are and says from where.
 func (t *tx) consumeLine(ctx context.Context, shop int64, l holdover.Line, keys []key, at map[key]*location) ([]entry, error) {
-	own := keyOf(l)
+	own := keyOf(shop, l)
 	order := []key{own}
 	for _, k := range keys {
 		if k.item == l.Item && k != own {
@@ -339,12 +294,15 @@ func (t *tx) consumeLine(ctx context.Context, shop int64, l holdover.Line, keys 
 			continue
 		}
 		// Everybody else who waits for these rows needs the pool_state lock that we have.
-		units, _, err := t.grab(ctx, shop, []want{{k, rest}}, false)
-		if err != nil {
+		there := &stockHere{units: map[key][]unit{}}
+		if err := t.grab(ctx, new(statement), nil, []amount{{k, rest}}, there, false); err != nil {
 			return nil, err
 		}
-		if err := t.deleteUnits(ctx, shop, units); err != nil {
-			return nil, err
+		units := there.units[k]
+		if len(units) > 0 {
+			if _, err := t.send(ctx, new(statement).deleteUnits(units)); err != nil {
+				return nil, err
+			}
 		}
 		loc.issued -= int64(len(units))
 		pay(k, int64(len(units)))

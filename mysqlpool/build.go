@@ -15,29 +15,75 @@ const (
 	maxRows  = 500 // rows of one INSERT
 )
 
-// key is an item at a location, inside one shop.
-type key struct{ item, group int64 }
+// key is an item at a location of a shop.
+type key struct{ shop, item, group int64 }
 
-func keyOf(l holdover.Line) key { return key{l.Item, l.Group} }
+func keyOf(shop int64, l holdover.Line) key { return key{shop, l.Item, l.Group} }
 
-func keysOf(lines []holdover.Line) []key {
+func keysOf(shop int64, lines []holdover.Line) []key {
 	keys := make([]key, len(lines))
 	for i, l := range lines {
-		keys[i] = keyOf(l)
+		keys[i] = keyOf(shop, l)
 	}
 	return sorted(keys)
 }
 
+func (k key) compare(other key) int {
+	return cmp.Or(cmp.Compare(k.shop, other.shop), cmp.Compare(k.item, other.item), cmp.Compare(k.group, other.group))
+}
+
 // sorted puts keys into lock order and drops repeats.
 func sorted(keys []key) []key {
-	slices.SortFunc(keys, func(a, b key) int { return cmp.Or(cmp.Compare(a.item, b.item), cmp.Compare(a.group, b.group)) })
+	slices.SortFunc(keys, key.compare)
 	return slices.Compact(keys)
 }
 
-// statement collects text and parameters.
+// amount is a number of units at one location.
+type amount struct {
+	key
+	n int64
+}
+
+// sum adds amounts up, in lock order; those that come to nothing are left out.
+func sum(amounts ...amount) []amount {
+	slices.SortFunc(amounts, func(a, b amount) int { return a.compare(b.key) })
+	out := amounts[:0]
+	for _, a := range amounts {
+		if n := len(out); n > 0 && out[n-1].key == a.key {
+			out[n-1].n += a.n
+			continue
+		}
+		out = append(out, a)
+	}
+	return slices.DeleteFunc(out, func(a amount) bool { return a.n == 0 })
+}
+
+// amounts are sign times the lines' quantities.
+func amounts(shop int64, lines []holdover.Line, sign int64) []amount {
+	out := make([]amount, len(lines))
+	for i, l := range lines {
+		out[i] = amount{keyOf(shop, l), sign * l.Quantity}
+	}
+	return out
+}
+
+func keysOfAmounts(all []amount) []key {
+	keys := make([]key, len(all))
+	for i, a := range all {
+		keys[i] = a.key
+	}
+	return keys
+}
+
+// statement collects text and parameters: of one statement, or of several that
+// go to the server together.
 type statement struct {
 	strings.Builder
-	args []any
+	args  []any
+	count int // statements begun with next
+	rows  int // rows of the INSERT that is being written
+
+	commits bool // a COMMIT is its last statement
 }
 
 func (b *statement) add(text string, args ...any) *statement {
@@ -46,7 +92,25 @@ func (b *statement) add(text string, args ...any) *statement {
 	return b
 }
 
-// list writes the separator between n things.
+// next begins one more statement.
+func (b *statement) next() *statement {
+	if b.count > 0 {
+		b.WriteString(";\n")
+	}
+	b.count++
+	return b
+}
+
+// endRows ends the INSERT that is being written, if there is one.
+func (b *statement) endRows(tail string) *statement {
+	if b.rows > 0 {
+		b.add(tail)
+		b.rows = 0
+	}
+	return b
+}
+
+// sep writes the separator between things of a list.
 func (b *statement) sep(i int, sep string) *statement {
 	if i > 0 {
 		b.WriteString(sep)
@@ -54,13 +118,14 @@ func (b *statement) sep(i int, sep string) *statement {
 	return b
 }
 
-// keysWhere matches whole primary keys of one shop.
-func (b *statement) keysWhere(shop int64, keys []key) *statement {
-	b.add("shop_id = ? AND (", shop)
+const keyEquals = `(shop_id = ? AND item_id = ? AND group_id = ?)`
+
+// keysWhere matches whole primary keys.
+func (b *statement) keysWhere(keys []key) *statement {
 	for i, k := range keys {
-		b.sep(i, " OR ").add("(item_id = ? AND group_id = ?)", k.item, k.group)
+		b.sep(i, " OR ").add(keyEquals, k.shop, k.item, k.group)
 	}
-	return b.add(")")
+	return b
 }
 
 func (b *statement) in(items []int64) *statement {
@@ -70,66 +135,71 @@ func (b *statement) in(items []int64) *statement {
 	return b
 }
 
-// want asks for units of one key.
-type want struct {
-	key
-	n int64
-}
-
-// grabStatement locks up to n units of each key: one branch a key.
-func grabStatement(shop int64, wants []want, skipLocked bool) *statement {
-	branch, tail := grabBranch, grabTail
-	if !skipLocked {
-		branch, tail = waitBranch, waitTail
-	}
-	b := new(statement)
-	b.add(unionHead)
+// grab locks up to n units of each location: one branch a location, each from
+// its hint on (zero: from the first). from is nil when locked rows are waited for.
+func (b *statement) grab(wants []amount, from []int64) *statement {
+	b.next().add(unionHead)
 	for i, w := range wants {
-		b.sep(i, unionJoin).add(branch, shop, w.item, w.group, w.n)
+		b.sep(i, unionJoin)
+		switch {
+		case from == nil:
+			b.add(waitBranch, i, w.shop, w.item, w.group, w.n)
+		case from[i] == 0:
+			b.add(grabBranch, i, w.shop, w.item, w.group, w.n)
+		default:
+			b.add(hintBranch, i, w.shop, w.item, w.group, from[i], w.n)
+		}
 	}
-	return b.add(tail)
+	if from == nil {
+		return b.add(waitTail)
+	}
+	return b.add(grabTail)
 }
 
-// unit is one row of the pool, inside one shop.
+// unit is one row of the pool.
 type unit struct {
 	key
 	number int64
 }
 
-// deleteUnitsStatement deletes at most maxUnits units by their whole keys.
-func deleteUnitsStatement(shop int64, units []unit) *statement {
-	b := new(statement)
-	b.add(deleteUnitsHead)
-	for i, u := range units {
-		row := deleteUnitsNext
-		if i == 0 {
-			row = deleteUnitsFirst
+// deleteUnits deletes units by their whole keys.
+func (b *statement) deleteUnits(units []unit) *statement {
+	for chunk := range slices.Chunk(units, maxUnits) {
+		b.next().add(deleteUnitsHead)
+		for i, u := range chunk {
+			row := deleteUnitsNext
+			if i == 0 {
+				row = deleteUnitsFirst
+			}
+			b.add(row, u.shop, u.item, u.group, u.number)
 		}
-		b.add(row, u.item, u.group, u.number)
+		b.add(deleteUnitsTail)
 	}
-	return b.add(deleteUnitsTail, shop)
+	return b
 }
 
-func moveIssuedStatement(shop int64, lines []holdover.Line, sign int64) *statement {
-	b := new(statement)
-	b.add(moveIssuedHead)
-	keys := make([]key, len(lines))
-	for i, l := range lines {
-		keys[i] = keyOf(l)
-		b.add(caseWhen, l.Item, l.Group, sign*l.Quantity)
+// moveIssued adds each amount to its location's issued units.
+func (b *statement) moveIssued(all []amount, sign int64) *statement {
+	b.next().add(moveIssuedHead)
+	for _, a := range all {
+		b.add(caseWhen, a.shop, a.item, a.group, sign*a.n)
 	}
-	return b.add(caseEnd).keysWhere(shop, keys).add(moveIssuedTail)
+	return b.add(caseEnd).keysWhere(keysOfAmounts(all)).add(moveIssuedTail)
 }
 
-func deductStatement(shop int64, lines []holdover.Line) *statement {
-	b := new(statement)
-	b.add(deductHead)
-	for _, l := range lines {
-		b.add(caseWhen, l.Item, l.Group, l.Quantity)
+// deduct takes each amount out of the ledger, where it is there.
+func (b *statement) deduct(all []amount) *statement {
+	b.next().add(deductHead)
+	for _, a := range all {
+		b.add(caseWhen, a.shop, a.item, a.group, a.n)
 	}
-	b.add(caseEnd).add("shop_id = ? AND (", shop)
-	for i, l := range lines {
-		b.sep(i, " OR ").add(deductLine, l.Item, l.Group, l.Quantity)
+	b.add(caseEnd)
+	for i, a := range all {
+		b.sep(i, " OR ").add(deductLine, a.shop, a.item, a.group, a.n)
 	}
-	return b.add(")").add(deductTail)
+	return b.add(deductTail)
 }
+
+// expect makes the statements after it, the COMMIT among them, depend on how
+// many rows the statement before it has changed; see errMismatch.
+func (b *statement) expect(rows int) *statement { return b.next().add(stmtExpect, rows) }

@@ -17,6 +17,35 @@ import (
 type cable struct {
 	addr string
 	cut  atomic.Pointer[string] // part of the statement whose answer is lost, once
+	asks atomic.Int64           // commands of the clients: each is a round trip
+}
+
+// frames counts the commands in a client's stream: packets with sequence
+// number 0, which a packet of 16 MB or more is not.
+type frames struct {
+	header []byte
+	skip   int
+}
+
+func (f *frames) count(b []byte) (commands int64) {
+	for len(b) > 0 {
+		if f.skip > 0 {
+			n := min(f.skip, len(b))
+			f.skip -= n
+			b = b[n:]
+			continue
+		}
+		f.header = append(f.header, b[0])
+		b = b[1:]
+		if len(f.header) == 4 {
+			f.skip = int(f.header[0]) | int(f.header[1])<<8 | int(f.header[2])<<16
+			if f.header[3] == 0 {
+				commands++
+			}
+			f.header = f.header[:0]
+		}
+	}
+	return commands
 }
 
 func newCable(t *testing.T, to string) *cable {
@@ -71,11 +100,13 @@ func (c *cable) carry(client net.Conn, to string) {
 		}
 	}()
 	buf := make([]byte, 64<<10)
+	var stream frames
 	for {
 		n, err := client.Read(buf)
 		if err != nil {
 			break
 		}
+		c.asks.Add(stream.count(buf[:n]))
 		if what := c.cut.Load(); what != nil && bytes.Contains(buf[:n], []byte(*what)) && c.cut.CompareAndSwap(what, nil) {
 			lost.Store(true)
 		}
@@ -87,7 +118,7 @@ func (c *cable) carry(client net.Conn, to string) {
 	<-answers
 }
 
-func (f *fixture) overCable(t *testing.T) (*Store, *cable) {
+func (f *fixture) overCable(t *testing.T, change ...func(*Config)) (*Store, *cable) {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(f.dsn)
 	if err != nil {
@@ -95,5 +126,5 @@ func (f *fixture) overCable(t *testing.T) (*Store, *cable) {
 	}
 	c := newCable(t, cfg.Addr)
 	cfg.Net, cfg.Addr = "tcp", c.addr
-	return f.open(t, func(conf *Config) { conf.DSN = cfg.FormatDSN() }), c
+	return f.open(t, append(change, func(conf *Config) { conf.DSN = cfg.FormatDSN() })...), c
 }

@@ -57,7 +57,7 @@ func TestClaimWithoutHold(t *testing.T) {
 				group := int64(i + 1)
 				f.load(t, 1, group, b.available)
 				if b.pooled+b.held > 0 {
-					if n, err := f.refill(t.Context(), shop, key{1, group}, b.pooled+b.held, b.pooled+b.held); err != nil || n != b.pooled+b.held {
+					if n, err := f.refill(t.Context(), key{shop, 1, group}, b.pooled+b.held, b.pooled+b.held); err != nil || n != b.pooled+b.held {
 						t.Fatal(n, err)
 					}
 				}
@@ -113,7 +113,7 @@ func TestOverbooked(t *testing.T) {
 	if h, err := f.Lookup(ctx, r.Token); err != nil || h.State != holdover.StateHeld {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	h, err := f.Claim(ctx, 0, 0, r.Token, false)
+	h, err := f.Claim(ctx, 0, 0, r.Token, nil, false)
 	if err != nil || h.State != holdover.StateClaimed {
 		t.Fatalf("%+v, %v", h, err)
 	}

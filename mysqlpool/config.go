@@ -1,6 +1,7 @@
 package mysqlpool
 
 import (
+	"database/sql/driver"
 	"fmt"
 	"log/slog"
 	"time"
@@ -40,14 +41,32 @@ type Config struct {
 	// full jitter; 5 ms.
 	RetryBackoff time.Duration
 
+	// BatchSize bounds how many concurrent calls share one transaction; 128. A
+	// call never waits for company: it goes at once unless BatchTransactions are
+	// under way. 1 switches batching off.
+	BatchSize int
+	// BatchTransactions bounds the shared transactions that are under way of one
+	// kind (reserve, claim, release and expire, extend); 3.
+	BatchTransactions int
+	// BatchQueue bounds how many calls of one kind wait; 10,000, and half of them
+	// for one item. Over it a call is refused at once: ErrOverloaded.
+	BatchQueue int
+	// WrapConnector, when not nil, goes around the connector of the main pool, to
+	// measure or to trace; see connhold.
+	WrapConnector func(driver.Connector) driver.Connector
+
 	// PoolCap bounds the unit rows of one item at one location; 1,000. A larger
 	// line is issued straight from the ledger.
 	PoolCap int64
 	// RefillBatch is how many unit rows an empty pool gets at once on a buyer's
 	// path; 250, at most PoolCap.
 	RefillBatch int64
-	// RefillEvery is how often Run looks at the items sold since the last look
-	// and fills those below half of PoolCap; 100 ms.
+	// RefillAhead is for how long a pool should last at the rate at which its
+	// item sells; 1 s. Run fills a pool up to that, at least to RefillBatch and at
+	// most to PoolCap, when half of it is gone.
+	RefillAhead time.Duration
+	// RefillEvery is how soon a pool is looked at again after a refill that found
+	// nothing more in the ledger; 100 ms.
 	RefillEvery time.Duration
 	// WarmItems bounds how many locations WarmUp fills; 1,000.
 	WarmItems int
@@ -58,8 +77,11 @@ type Config struct {
 	// EndRetention is how long ended holds are kept; 30 days. It must be longer
 	// than the longest hold plus the oldest mirror work.
 	EndRetention time.Duration
-	// PurgeEvery is how often Run deletes a bounded number of ended holds that
-	// are past EndRetention; 1 minute.
+	// EntryRetention is how long ledger entries and settled adjustments are kept;
+	// 400 days, at least EndRetention. Older entries are added up in
+	// holdover_balances. Negative: for ever.
+	EntryRetention time.Duration
+	// PurgeEvery is how often Run removes what is past its retention; 1 minute.
 	PurgeEvery time.Duration
 
 	// JournalMax bounds how many unmirrored facts TripFence reads; 100,000.
@@ -82,10 +104,15 @@ func (c Config) withDefaults() (Config, *mysql.Config, error) {
 	def(&c.RetryBackoff, 5*time.Millisecond)
 	def(&c.PoolCap, 1000)
 	def(&c.RefillBatch, min(250, c.PoolCap))
+	def(&c.RefillAhead, time.Second)
 	def(&c.RefillEvery, 100*time.Millisecond)
+	def(&c.BatchSize, 128)
+	def(&c.BatchTransactions, 3)
+	def(&c.BatchQueue, 10_000)
 	def(&c.WarmItems, 1000)
 	def(&c.GiveBackWindow, 10*time.Second)
 	def(&c.EndRetention, 30*24*time.Hour)
+	def(&c.EntryRetention, max(400*24*time.Hour, c.EndRetention))
 	def(&c.PurgeEvery, time.Minute)
 	def(&c.JournalMax, 100_000)
 	def(&c.MaxLines, 1000)
@@ -110,10 +137,18 @@ func (c Config) withDefaults() (Config, *mysql.Config, error) {
 		return c, nil, bad("pool_cap", c.PoolCap, "must be from 1 to 100,000")
 	case c.RefillBatch < 1 || c.RefillBatch > c.PoolCap:
 		return c, nil, bad("refill_batch", c.RefillBatch, "must be from 1 to pool_cap")
+	case c.BatchSize < 1 || c.BatchSize > 1000:
+		return c, nil, bad("batch_size", c.BatchSize, "must be from 1 to 1,000")
+	case c.BatchTransactions < 1 || c.BatchQueue < 1:
+		return c, nil, bad("batch_transactions", c.BatchTransactions, "and batch_queue must be at least 1")
+	case c.RefillAhead < 0:
+		return c, nil, bad("refill_ahead", c.RefillAhead, "must not be negative")
 	case c.RefillEvery <= 0 || c.PurgeEvery <= 0:
 		return c, nil, bad("refill_every", c.RefillEvery, "and purge_every must be positive")
 	case c.GiveBackWindow < 0 || c.EndRetention < c.GiveBackWindow:
 		return c, nil, bad("end_retention", c.EndRetention, "must not be shorter than give_back_window")
+	case c.EntryRetention >= 0 && c.EntryRetention < c.EndRetention:
+		return c, nil, bad("entry_retention", c.EntryRetention, "must not be shorter than end_retention; negative is for ever")
 	case c.JournalMax < 1 || c.WarmItems < 0:
 		return c, nil, bad("journal_max", c.JournalMax, "must be at least 1, and warm_items not negative")
 	case c.MaxLines < 1 || c.MaxLines > 10_000:

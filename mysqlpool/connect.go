@@ -101,7 +101,7 @@ func tuned(dsn *mysql.Config, dial time.Duration, log *slog.Logger) *mysql.Confi
 	cfg.ParseTime = true
 	cfg.Loc = time.UTC
 	cfg.CheckConnLiveness = true
-	cfg.MultiStatements = false
+	cfg.MultiStatements = true // several statements in one round trip; values are parameters, never text
 	cfg.ClientFoundRows = false
 	cfg.RejectReadOnly = false // done in transact, where the server's message is kept
 	cfg.Logger = driverLog{log}

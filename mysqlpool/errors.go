@@ -25,7 +25,24 @@ const (
 	errReadOnlyTx    = 1792
 	errReadOnlyMode  = 1836
 	errGroupRollback = 3101 // group replication rolled the transaction back at commit
+	errMismatch      = 1242 // stmtExpect: a statement changed another number of rows
+	errCheck         = 3819 // a CHECK constraint; MariaDB says 4025
+	errCheckMariaDB  = 4025
+	errTooLarge      = 1153 // max_allowed_packet
 )
+
+// refusedBeforeCommit reports whether a packet that ended with COMMIT certainly
+// did nothing: the server says that it rolled back, or the error is one that a
+// statement before the COMMIT gives and a COMMIT never does.
+func refusedBeforeCommit(n uint16) bool {
+	switch n {
+	case errDeadlock, errLockWait, errGroupRollback, errSnapshot, // said by either
+		errDuplicateKey, errMismatch, errCheck, errCheckMariaDB, errNoSuchTable, errTooLarge,
+		errOptionForbids, errReadOnlyTx, errReadOnlyMode:
+		return true
+	}
+	return false
+}
 
 // Outcomes of a step inside the package; none leaves it.
 var (
@@ -33,6 +50,7 @@ var (
 	errTaken     = errors.New("the token has rows already")
 	errChanged   = errors.New("the hold changed since it was read")
 	errNoPool    = errors.New("pool_state has no row for an item")
+	errAlone     = errors.New("the call has to be made alone")
 	errOverdrawn = errors.New("the ledger has less than the hold")
 	errOpTimeout = errors.New("the call took longer than op_timeout")
 )
@@ -106,6 +124,36 @@ func (s *Store) fail(op string, token holdover.Token, err error) error {
 	return &holdover.StoreError{Store: holdover.StoreMySQL, Pod: s.cfg.Pod, Op: op, Token: token, Unknown: unknown, Err: cause}
 }
 
+// notDone is the answer to a call that no batch has answered.
+func (s *Store) notDone(ctx context.Context, op string, token holdover.Token, err error) error {
+	se := &holdover.StoreError{Store: holdover.StoreMySQL, Pod: s.cfg.Pod, Op: op, Token: token, Err: timedOut(ctx, err)}
+	switch {
+	case errors.Is(err, holdover.ErrOverloaded):
+		return fmt.Errorf("mysql of pod %s: %s of hold %s: %d calls are waiting already: %w", s.cfg.Pod, op, token, s.cfg.BatchQueue, err)
+	case errors.Is(err, errLeft):
+		s.stats.unknown.Add(1)
+		se.Unknown = true
+	}
+	return se
+}
+
+// forCall names the call in an error of its batch.
+func forCall(err error, op string, token holdover.Token) error {
+	var se *holdover.StoreError
+	if !errors.As(err, &se) || se.Token == token {
+		return err
+	}
+	own := *se
+	own.Op, own.Token = op, token
+	return &own
+}
+
+// divisible: the server refused one of several calls, and the others have a
+// chance without it.
+func divisible(err error) bool {
+	return number(err) != 0 && !readOnly(err) && !errors.Is(err, holdover.ErrUnknownOutcome)
+}
+
 // timedOut adds the reason of a context that ended to the driver's error.
 func timedOut(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
@@ -122,8 +170,8 @@ func unknownHold(token holdover.Token) error {
 	return fmt.Errorf("hold %s: %w", token, holdover.ErrUnknownHold)
 }
 
-func (s *Store) notLoaded(shop int64, k key) error {
-	return fmt.Errorf("mysql of pod %s: shop %d, item %d at group %d has no row in inventory_ledger: %w", s.cfg.Pod, shop, k.item, k.group, holdover.ErrNotLoaded)
+func (s *Store) notLoaded(k key) error {
+	return fmt.Errorf("mysql of pod %s: shop %d, item %d at group %d has no row in inventory_ledger: %w", s.cfg.Pod, k.shop, k.item, k.group, holdover.ErrNotLoaded)
 }
 
 func (s *Store) overbooked(token holdover.Token, st holdover.Stock) error {

@@ -54,9 +54,16 @@ func (t *tx) checkFence(ctx context.Context, e holdover.Epoch) error {
 	if err := t.query(ctx, f.scan, stmtFenceShare); err != nil {
 		return err
 	}
+	return t.s.refuse(f, e)
+}
+
+// refuse is what the fence says to a caller with epoch e: nil when it may go on.
+func (s *Store) refuse(f fenceScan, e holdover.Epoch) error {
 	switch {
+	case e == 0:
+		return nil
 	case !f.found:
-		return t.s.noFence()
+		return s.noFence()
 	case f.fence.Epoch != e:
 		return &holdover.StaleError{Store: holdover.StoreMySQL, Asked: e, Fence: f.fence}
 	}
@@ -204,8 +211,9 @@ func (j *journalScan) scan(rows *sql.Rows) error {
 		expires, granted                  sql.NullTime
 		attempt                           sql.Null[uint64]
 		firm                              sql.NullBool
+		claimed                           sql.NullInt64
 	)
-	if err := rows.Scan(&token, &version, &since, &line, &shop, &item, &group, &quantity, &state, &expires, &granted, &attempt, &firm); err != nil {
+	if err := rows.Scan(&token, &version, &since, &line, &shop, &item, &group, &quantity, &state, &expires, &granted, &attempt, &firm, &claimed); err != nil {
 		return err
 	}
 	if !line.Valid { // given back since: nothing is known of it
@@ -216,7 +224,7 @@ func (j *journalScan) scan(rows *sql.Rows) error {
 	before := len(j.holds)
 	if err := j.holds.add(holdRow{
 		token: token, line: line.Int64, shop: shop.Int64, item: item.Int64, group: group.Int64, quantity: quantity.Int64,
-		state: state.String, expires: expires.Time, granted: granted.Time, attempt: attempt.V, firm: firm.Bool,
+		state: state.String, expires: expires.Time, granted: granted.Time, attempt: attempt.V, firm: firm.Bool, claimed: claimed,
 	}); err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func TestTrip(t *testing.T) {
 	if _, err := f.Vote(ctx, ticket, quiet, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Claim(ctx, epoch, 0, sold.Token, true); err != nil {
+	if _, err := f.Claim(ctx, epoch, 0, sold.Token, nil, true); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.End(ctx, epoch, 0, back.Token, holdover.StateReleased, false); err != nil {
@@ -258,7 +258,7 @@ func TestJournal(t *testing.T) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	// A newer fact: the old version clears nothing.
-	if _, err := f.Claim(ctx, 0, 0, a.Token, true); err != nil {
+	if _, err := f.Claim(ctx, 0, 0, a.Token, nil, true); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.ClearJournal(ctx, a.Token, first[0].Version); err != nil {

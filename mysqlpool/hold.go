@@ -12,7 +12,8 @@ import (
 // record is a hold as read, with what only the server's clock can say.
 type record struct {
 	holdover.Hold
-	due bool // its expiry has passed
+	due bool      // its expiry has passed
+	now time.Time // when it was read
 }
 
 // records puts rows of one line each together. Rows of one token follow each other.
@@ -26,11 +27,13 @@ type holdRow struct {
 	expires, granted            time.Time
 	attempt                     uint64
 	firm, due                   bool
+	claimed                     sql.NullInt64 // units of a claimed part
+	now                         time.Time
 }
 
 func (rs *records) scan(rows *sql.Rows) error {
 	var r holdRow
-	if err := rows.Scan(&r.token, &r.line, &r.shop, &r.item, &r.group, &r.quantity, &r.state, &r.expires, &r.granted, &r.attempt, &r.firm, &r.due); err != nil {
+	if err := rows.Scan(&r.token, &r.line, &r.shop, &r.item, &r.group, &r.quantity, &r.state, &r.expires, &r.granted, &r.attempt, &r.firm, &r.due, &r.claimed, &r.now); err != nil {
 		return err
 	}
 	return rs.add(r)
@@ -47,7 +50,7 @@ func (rs *records) add(r holdRow) error {
 		if err != nil {
 			return fmt.Errorf("reserved_quantities, token %s: %w", token, err)
 		}
-		*rs = append(*rs, record{due: r.due, Hold: holdover.Hold{
+		*rs = append(*rs, record{due: r.due, now: r.now, Hold: holdover.Hold{
 			Token: token, Shop: r.shop, State: state, ExpiresAt: r.expires, GrantedAt: r.granted,
 			Attempt: holdover.Attempt(r.attempt), Firm: r.firm,
 		}})
@@ -56,6 +59,9 @@ func (rs *records) add(r holdRow) error {
 	if r.item != 0 { // zero: the end record of a hold that was never here
 		h := &(*rs)[n-1].Hold
 		h.Lines = append(h.Lines, holdover.Line{Item: r.item, Group: r.group, Quantity: r.quantity})
+		if r.claimed.Valid && r.claimed.Int64 > 0 {
+			h.Claimed = append(h.Claimed, holdover.Line{Item: r.item, Group: r.group, Quantity: r.claimed.Int64})
+		}
 	}
 	return nil
 }
@@ -137,26 +143,32 @@ func (s *Store) page(ctx context.Context, op, q string, args ...any) ([]holdover
 	return holds, nil
 }
 
-// insertHold writes one row a line.
-func (t *tx) insertHold(ctx context.Context, h holdover.Hold) error {
+// insertHold adds rows of one hold, one a line.
+func (b *statement) insertHold(h holdover.Hold) *statement {
 	row := insertHoldRow
 	if h.State == holdover.StateClaimed {
 		row = insertClaimRow
 	}
-	for start := 0; start < len(h.Lines); start += maxRows {
-		chunk := h.Lines[start:min(start+maxRows, len(h.Lines))]
-		b := new(statement)
-		b.add(insertHoldHead)
-		for i, l := range chunk {
-			b.sep(i, ", ").add(row, h.Token[:], start+i, h.Shop, l.Item, l.Group, l.Quantity, h.ExpiresAt, h.GrantedAt, uint64(h.Attempt), h.Firm)
+	for i, l := range h.Lines {
+		if b.rows == maxRows {
+			b.endRows(insertHoldTail)
 		}
-		b.add(insertHoldTail)
-		if _, err := t.exec(ctx, b.String(), b.args...); err != nil {
-			if number(err) == errDuplicateKey {
-				return errTaken
-			}
-			return err
+		if b.rows == 0 {
+			b.next().add(insertHoldHead)
 		}
+		b.sep(b.rows, ", ").add(row, h.Token[:], i, h.Shop, l.Item, l.Group, l.Quantity, h.ExpiresAt, h.GrantedAt, uint64(h.Attempt), h.Firm)
+		b.rows++
+	}
+	return b
+}
+
+func (t *tx) insertHold(ctx context.Context, h holdover.Hold) error {
+	b := new(statement).insertHold(h).endRows(insertHoldTail)
+	if _, err := t.send(ctx, b); err != nil {
+		if number(err) == errDuplicateKey {
+			return errTaken
+		}
+		return err
 	}
 	return nil
 }

@@ -11,11 +11,15 @@ import (
 
 // journal records that Redis does not have what this transaction does. It is
 // the last lock of a transaction.
-func (t *tx) journal(ctx context.Context, token holdover.Token) error {
+func (b *statement) journal(token holdover.Token) *statement {
 	// Random, not counted: a drain that is late with an old version must not
 	// delete a row that was deleted and written again since.
 	version := rand.Uint64()
-	_, err := t.exec(ctx, stmtJournal, token[:], version, version)
+	return b.next().add(stmtJournal, token[:], version, version)
+}
+
+func (t *tx) journal(ctx context.Context, token holdover.Token) error {
+	_, err := t.send(ctx, new(statement).journal(token))
 	return err
 }
 

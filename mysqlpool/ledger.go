@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"holdover"
 )
@@ -14,55 +15,55 @@ import (
 // poolRow is a locked row of pool_state.
 type poolRow struct{ issued, next int64 }
 
-// lockPools locks the rows of pool_state in key order. Rows that are missing
-// are made, outside this transaction, by ensurePools.
-func (t *tx) lockPools(ctx context.Context, shop int64, keys []key) (map[key]poolRow, sql.NullTime, error) {
-	pools := make(map[key]poolRow, len(keys))
-	var now sql.NullTime
-	for chunk := range slices.Chunk(keys, maxKeys) {
-		b := new(statement)
-		b.add(lockPoolsHead).keysWhere(shop, chunk).add(lockPoolsTail)
-		err := t.query(ctx, func(rows *sql.Rows) error {
-			var k key
-			var p poolRow
-			err := rows.Scan(&k.item, &k.group, &p.issued, &p.next, &now)
-			pools[k] = p
-			return err
-		}, b.String(), b.args...)
-		if err != nil {
-			return nil, now, err
-		}
-	}
-	return pools, now, nil
+// stockLocks are locked rows of pool_state and of the ledger. Those that are
+// missing in the database are missing here: ensurePools makes those of
+// pool_state, outside the transaction.
+type stockLocks struct {
+	pools     map[key]poolRow
+	available map[key]int64
+	now       time.Time // the server's; zero when no row was found
 }
 
-// lockLedger locks the rows of the ledger in key order, behind those of
-// pool_state. Missing rows are missing in the answer.
-func (t *tx) lockLedger(ctx context.Context, shop int64, keys []key) (map[key]int64, error) {
-	available := make(map[key]int64, len(keys))
+// lockStock locks the rows of pool_state, then those of the ledger, in key
+// order. More statements may follow in the packet: before is called with it.
+func (t *tx) lockStock(ctx context.Context, keys []key) (stockLocks, error) {
+	b := new(statement)
+	l, scans := b.lockStock(keys)
+	return *l, t.ask(ctx, b, scans...)
+}
+
+func (b *statement) lockStock(keys []key) (*stockLocks, []func(*sql.Rows) error) {
+	l := &stockLocks{pools: make(map[key]poolRow, len(keys)), available: make(map[key]int64, len(keys))}
+	var scans []func(*sql.Rows) error
 	for chunk := range slices.Chunk(keys, maxKeys) {
-		b := new(statement)
-		b.add(lockLedgerHead).keysWhere(shop, chunk).add(lockLedgerTail)
-		err := t.query(ctx, func(rows *sql.Rows) error {
+		b.next().add(lockPoolsHead).keysWhere(chunk).add(lockPoolsTail)
+		scans = append(scans, func(rows *sql.Rows) error {
+			var k key
+			var p poolRow
+			err := rows.Scan(&k.shop, &k.item, &k.group, &p.issued, &p.next, &l.now)
+			l.pools[k] = p
+			return err
+		})
+	}
+	for chunk := range slices.Chunk(keys, maxKeys) {
+		b.next().add(lockLedgerHead).keysWhere(chunk).add(lockLedgerTail)
+		scans = append(scans, func(rows *sql.Rows) error {
 			var k key
 			var n int64
-			err := rows.Scan(&k.item, &k.group, &n)
-			available[k] = n
+			err := rows.Scan(&k.shop, &k.item, &k.group, &n)
+			l.available[k] = n
 			return err
-		}, b.String(), b.args...)
-		if err != nil {
-			return nil, err
-		}
+		})
 	}
-	return available, nil
+	return l, scans
 }
 
 // ensurePools makes the rows of pool_state that are missing for rows of the
 // ledger: each in a transaction of its own, so that no other lock is held.
-func (s *Store) ensurePools(ctx context.Context, op string, shop int64, keys []key) error {
+func (s *Store) ensurePools(ctx context.Context, op string, keys []key) error {
 	for _, k := range keys {
 		err := s.transact(ctx, s.main, op, holdover.Token{}, func(ctx context.Context, t *tx) error {
-			_, err := t.exec(ctx, stmtEnsurePool, shop, k.item, k.group)
+			_, err := t.exec(ctx, stmtEnsurePool, k.shop, k.item, k.group)
 			return err
 		})
 		if err != nil {
@@ -72,32 +73,30 @@ func (s *Store) ensurePools(ctx context.Context, op string, shop int64, keys []k
 	return nil
 }
 
-// moveIssued adds sign times each line's quantity to its location's issued
-// units, locking in key order.
-func (t *tx) moveIssued(ctx context.Context, shop int64, lines []holdover.Line, sign int64) error {
-	for chunk := range slices.Chunk(lines, maxKeys) {
-		b := moveIssuedStatement(shop, chunk, sign)
-		n, err := t.exec(ctx, b.String(), b.args...)
+// moveIssued adds sign times each amount to its location's issued units, in
+// key order.
+func (t *tx) moveIssued(ctx context.Context, all []amount, sign int64) error {
+	for chunk := range slices.Chunk(all, maxKeys) {
+		changed, err := t.send(ctx, new(statement).moveIssued(chunk, sign))
 		if err != nil {
 			return err
 		}
-		if n != int64(len(chunk)) {
-			return t.s.fail("move issued units", holdover.Token{}, fmt.Errorf("shop %d: pool_state has %d of %d rows of a hold, a row was deleted by hand: verify the stock", shop, n, len(chunk)))
+		if changed[0] != int64(len(chunk)) {
+			return t.s.fail("move issued units", holdover.Token{}, fmt.Errorf("shop %d: pool_state has %d of %d rows of a hold, a row was deleted by hand: verify the stock", chunk[0].shop, changed[0], len(chunk)))
 		}
 	}
 	return nil
 }
 
-// deduct takes each line's quantity out of the ledger, in key order, or says
+// deduct takes each amount out of the ledger, in key order, or says
 // errOverdrawn.
-func (t *tx) deduct(ctx context.Context, shop int64, lines []holdover.Line) error {
-	for chunk := range slices.Chunk(lines, maxKeys) {
-		b := deductStatement(shop, chunk)
-		n, err := t.exec(ctx, b.String(), b.args...)
+func (t *tx) deduct(ctx context.Context, all []amount) error {
+	for chunk := range slices.Chunk(all, maxKeys) {
+		changed, err := t.send(ctx, new(statement).deduct(chunk))
 		if err != nil {
 			return err
 		}
-		if n != int64(len(chunk)) {
+		if changed[0] != int64(len(chunk)) {
 			return errOverdrawn
 		}
 	}
@@ -116,35 +115,51 @@ const (
 	kindOversold = "oversold" // owed and not there: the ledger was not changed by it
 )
 
-func (t *tx) writeEntries(ctx context.Context, token holdover.Token, shop int64, entries []entry) error {
-	for start := 0; start < len(entries); start += maxRows {
-		b := new(statement)
-		b.add(entriesHead)
-		for i, e := range entries[start:min(start+maxRows, len(entries))] {
-			b.sep(i, ", ").add(entriesRow, token[:], start+i, shop, e.item, e.group, e.delta, e.kind)
-		}
-		b.add(entriesTail)
-		if _, err := t.exec(ctx, b.String(), b.args...); err != nil {
-			return err
-		}
+func (t *tx) writeEntries(ctx context.Context, token holdover.Token, entries []entry) error {
+	if len(entries) == 0 {
+		return nil
 	}
-	return nil
+	_, err := t.send(ctx, new(statement).entries(token, entries).endRows(entriesTail))
+	return err
+}
+
+// entries adds rows of one token.
+func (b *statement) entries(token holdover.Token, entries []entry) *statement {
+	for i, e := range entries {
+		if b.rows == maxRows {
+			b.endRows(entriesTail)
+		}
+		if b.rows == 0 {
+			b.next().add(entriesHead)
+		}
+		b.sep(b.rows, ", ").add(entriesRow, token[:], i, e.shop, e.item, e.group, e.delta, e.kind)
+		b.rows++
+	}
+	return b
+}
+
+func claimEntries(shop int64, lines []holdover.Line) []entry {
+	entries := make([]entry, len(lines))
+	for i, l := range lines {
+		entries[i] = entry{keyOf(shop, l), -l.Quantity, kindClaim}
+	}
+	return entries
 }
 
 // levels reads, without a lock and in one snapshot, what the pool knows of the
 // keys. Held is what conservation says it is.
-func (s *Store) levels(ctx context.Context, db querier, shop int64, keys []key) (map[key]holdover.Stock, error) {
+func (s *Store) levels(ctx context.Context, db querier, keys []key) (map[key]holdover.Stock, error) {
 	found := make(map[key]holdover.Stock, len(keys))
 	for chunk := range slices.Chunk(keys, maxKeys) {
 		b := new(statement)
-		b.add(levelsHead, shop).add("(")
+		b.add(unionHead)
 		for i, k := range chunk {
-			b.sep(i, " OR ").add(levelsKey, k.item, k.group)
+			b.sep(i, unionJoin).add(levelsBranch, k.shop, k.item, k.group, s.positions.floor(k), k.shop, k.item, k.group)
 		}
-		b.add(")").add(levelsTail)
+		b.add(`) u`).add(levelsBranchTail)
 		if err := each(ctx, db, func(rows *sql.Rows) error {
 			st, err := scanLevel(rows)
-			found[key{st.Item, st.Group}] = st
+			found[key{st.Shop, st.Item, st.Group}] = st
 			return err
 		}, b.String(), b.args...); err != nil {
 			return nil, err
@@ -169,7 +184,7 @@ func (s *Store) Probe(ctx context.Context, shop int64, items []int64) ([]holdove
 	var all []holdover.Stock
 	for chunk := range slices.Chunk(items, maxKeys) {
 		b := new(statement)
-		b.add(levelsHead, shop).add(levelsItems).in(chunk).add(")").add(levelsTail)
+		b.add(levelsHead).add(levelsItems, shop).in(chunk).add(")").add(levelsTail)
 		err := s.read(ctx, s.main, "probe", holdover.Token{}, func(rows *sql.Rows) error {
 			st, err := scanLevel(rows)
 			all = append(all, st)
@@ -234,14 +249,17 @@ func (s *Store) importChunk(ctx context.Context, chunk []StockRow) error {
 	defer cancel()
 	err := s.transact(ctx, s.main, "import stock", holdover.Token{}, func(ctx context.Context, t *tx) error {
 		for part := range slices.Chunk(chunk, maxRows) {
-			pools, ledger := new(statement), new(statement)
+			pools, ledger, entries := new(statement), new(statement), new(statement)
 			pools.add(importPoolHead)
 			ledger.add(importLedgerHead)
+			entries.add(entriesHead)
+			token := holdover.NewToken() // of these entries
 			for i, r := range part {
 				pools.sep(i, ", ").add("(?, ?, ?, 0, 1)", r.Shop, r.Item, r.Group)
 				ledger.sep(i, ", ").add("(?, ?, ?, ?)", r.Shop, r.Item, r.Group, r.Available)
+				entries.sep(i, ", ").add(entriesRow, token[:], i, r.Shop, r.Item, r.Group, r.Available, kindImport)
 			}
-			for _, b := range []*statement{pools.add(importPoolTail), ledger.add(importLedgerTail)} {
+			for _, b := range []*statement{pools.add(importPoolTail), ledger.add(importLedgerTail), entries.add(importEntriesTail)} {
 				if _, err := t.exec(ctx, b.String(), b.args...); err != nil {
 					return err
 				}
@@ -258,51 +276,41 @@ func (s *Store) importChunk(ctx context.Context, chunk []StockRow) error {
 // missingStock checks every row against the others and against the ledger, and
 // returns those that are new, in key order.
 func (s *Store) missingStock(ctx context.Context, rows []StockRow) ([]StockRow, error) {
-	byShop := map[int64]map[key]int64{}
+	wanted := make(map[key]int64, len(rows))
 	for i, r := range rows {
 		if r.Shop <= 0 || r.Item <= 0 || r.Group <= 0 || r.Available < 0 {
 			return nil, &holdover.InvalidError{Field: "stock row", Value: fmt.Sprintf("%d: %+v", i+1, r), Problem: "needs positive ids and no negative stock"}
 		}
-		k := key{r.Item, r.Group}
-		if byShop[r.Shop] == nil {
-			byShop[r.Shop] = map[key]int64{}
-		}
-		if n, ok := byShop[r.Shop][k]; ok && n != r.Available {
+		k := key{r.Shop, r.Item, r.Group}
+		if n, ok := wanted[k]; ok && n != r.Available {
 			return nil, stockConflict(r, n, "also has")
 		}
-		byShop[r.Shop][k] = r.Available
+		wanted[k] = r.Available
+	}
+	there := make(map[key]int64, len(wanted))
+	keys := sorted(slices.Collect(maps.Keys(wanted)))
+	for chunk := range slices.Chunk(keys, maxKeys) {
+		b := new(statement)
+		b.add(importReadHead).keysWhere(chunk).add(importReadTail)
+		err := s.read(ctx, s.main, "import stock", holdover.Token{}, func(rows *sql.Rows) error {
+			var k key
+			var n int64
+			err := rows.Scan(&k.shop, &k.item, &k.group, &n)
+			there[k] = n
+			return err
+		}, b.String(), b.args...)
+		if err != nil {
+			return nil, err
+		}
 	}
 	var missing []StockRow
-	for _, shop := range slices.Sorted(maps.Keys(byShop)) {
-		wanted := byShop[shop]
-		there := make(map[key]int64, len(wanted))
-		keys := make([]key, 0, len(wanted))
-		for k := range wanted {
-			keys = append(keys, k)
-		}
-		keys = sorted(keys)
-		for chunk := range slices.Chunk(keys, maxKeys) {
-			b := new(statement)
-			b.add(importReadHead).keysWhere(shop, chunk).add(importReadTail)
-			err := s.read(ctx, s.main, "import stock", holdover.Token{}, func(rows *sql.Rows) error {
-				var k key
-				var n int64
-				err := rows.Scan(&k.item, &k.group, &n)
-				there[k] = n
-				return err
-			}, b.String(), b.args...)
-			if err != nil {
-				return nil, err
-			}
-		}
-		for _, k := range keys {
-			row := StockRow{Shop: shop, Item: k.item, Group: k.group, Available: wanted[k]}
-			switch n, ok := there[k]; {
-			case !ok:
-				missing = append(missing, row)
-			case n != row.Available:
-				return nil, stockConflict(row, n, "is in the ledger with")
-			}
+	for _, k := range keys {
+		row := StockRow{Shop: k.shop, Item: k.item, Group: k.group, Available: wanted[k]}
+		switch n, ok := there[k]; {
+		case !ok:
+			missing = append(missing, row)
+		case n != row.Available:
+			return nil, stockConflict(row, n, "is in the ledger with")
 		}
 	}
 	return missing, nil

@@ -49,12 +49,12 @@ func TestOneRowOneLock(t *testing.T) {
 	f.load(t, 1, 1, 20)
 	f.load(t, 2, 1, 20)
 	for item := int64(1); item <= 2; item++ {
-		if _, err := f.refill(t.Context(), shop, key{item, 1}, 20, 20); err != nil {
+		if _, err := f.refill(t.Context(), key{shop, item, 1}, 20, 20); err != nil {
 			t.Fatal(err)
 		}
 	}
 	err := f.transact(t.Context(), f.main, "test", holdover.Token{}, func(ctx context.Context, tx *tx) error {
-		units, _, err := tx.grab(ctx, shop, []want{{key{1, 1}, 1}, {key{2, 1}, 2}}, true)
+		units, err := tx.lockUnits(ctx, true, amount{key{shop, 1, 1}, 1}, amount{key{shop, 2, 1}, 2})
 		if err != nil || len(units) != 3 {
 			t.Errorf("%d units, %v", len(units), err)
 		}
@@ -80,17 +80,17 @@ func TestEveryBranchLocks(t *testing.T) {
 	const items = 5
 	for item := int64(1); item <= items; item++ {
 		f.load(t, item, 1, 2)
-		if _, err := f.refill(t.Context(), shop, key{item, 1}, 2, 2); err != nil {
+		if _, err := f.refill(t.Context(), key{shop, item, 1}, 2, 2); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, skip := range []bool{true, false} {
 		_ = f.transact(t.Context(), f.main, "test", holdover.Token{}, func(ctx context.Context, tx *tx) error {
-			var wants []want
+			var wants []amount
 			for item := int64(1); item <= items; item++ {
-				wants = append(wants, want{key{item, 1}, 1})
+				wants = append(wants, amount{key{shop, item, 1}, 1})
 			}
-			units, _, err := tx.grab(ctx, shop, wants, skip)
+			units, err := tx.lockUnits(ctx, skip, wants...)
 			if err != nil || len(units) != items {
 				t.Errorf("%d units, %v", len(units), err)
 			}
@@ -146,7 +146,7 @@ func TestCartOrder(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.PoolCap = 5 })
 	f.load(t, 1, 1, 400)
 	f.load(t, 2, 1, 400)
-	if err := f.ensurePools(t.Context(), "test", shop, []key{{1, 1}, {2, 1}}); err != nil {
+	if err := f.ensurePools(t.Context(), "test", []key{{shop, 1, 1}, {shop, 2, 1}}); err != nil {
 		t.Fatal(err)
 	}
 	db := plain(t, f.dsn, dialect(committed))
@@ -186,7 +186,7 @@ func TestCartOrder(t *testing.T) {
 				}
 				switch j % 3 {
 				case 0:
-					_, err = f.Claim(t.Context(), 0, 0, r.Token, false)
+					_, err = f.Claim(t.Context(), 0, 0, r.Token, nil, false)
 				case 1:
 					_, err = f.End(t.Context(), 0, 0, r.Token, holdover.StateReleased, false)
 				}
@@ -208,11 +208,11 @@ func TestCartOrder(t *testing.T) {
 func TestPlans(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.RefillBatch = 1 })
 	ctx := t.Context()
-	keys := []key{{1, 1}, {2, 1}, {3, 2}}
+	keys := []key{{shop, 1, 1}, {shop, 2, 1}, {shop, 3, 2}}
 	for _, k := range keys {
 		f.load(t, k.item, k.group, 5000)
 	}
-	lines := []holdover.Line{line(1, 1, 3), line(2, 1, 1), line(3, 2, 2)}
+	lines := []amount{{keys[0], 3}, {keys[1], 1}, {keys[2], 2}}
 	build := func(b *statement) (string, []any) { return b.String(), b.args }
 	token := holdover.NewToken()
 	f.load(t, 4, 1, 100) // the holds' item, with a pool of its own
@@ -222,7 +222,7 @@ func TestPlans(t *testing.T) {
 		}
 		for _, k := range keys {
 			if size > 0 {
-				if _, err := f.refill(ctx, shop, k, size, size); err != nil {
+				if _, err := f.refill(ctx, k, size, size); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -230,37 +230,50 @@ func TestPlans(t *testing.T) {
 		f.exec(t, "ANALYZE TABLE reservation_units, pool_state, inventory_ledger, reserved_quantities")
 		var units []unit
 		for _, k := range keys {
-			for n := int64(1); n <= 40; n++ {
+			for n := int64(1); n <= maxUnits/3; n++ {
 				units = append(units, unit{k, n})
 			}
 		}
 		statements := map[string]*statement{
-			"grab":      grabStatement(shop, []want{{keys[0], 3}, {keys[1], 1}, {keys[2], 2}}, true),
-			"wait":      grabStatement(shop, []want{{keys[0], 3}, {keys[1], 1}, {keys[2], 2}}, false),
-			"delete":    deleteUnitsStatement(shop, units),
-			"one":       deleteUnitsStatement(shop, units[:1]),
-			"issued":    moveIssuedStatement(shop, lines, 1),
-			"deduct":    deductStatement(shop, lines),
-			"pools":     new(statement).add(lockPoolsHead).keysWhere(shop, keys).add(lockPoolsTail),
-			"ledger":    new(statement).add(lockLedgerHead).keysWhere(shop, keys).add(lockLedgerTail),
+			"grab":      new(statement).grab(lines, []int64{0, 0, 0}),
+			"wait":      new(statement).grab(lines, nil),
+			"delete":    new(statement).deleteUnits(units),
+			"one":       new(statement).deleteUnits(units[:1]),
+			"issued":    new(statement).moveIssued(lines, 1),
+			"deduct":    new(statement).deduct(lines),
+			"pools":     new(statement).add(lockPoolsHead).keysWhere(keys).add(lockPoolsTail),
+			"ledger":    new(statement).add(lockLedgerHead).keysWhere(keys).add(lockLedgerTail),
+			"count":     new(statement).add(stmtPooled, shop, 1, 1, 1, 1000),
+			"end all":   new(statement).holds([]holdRef{{holdover.Hold{Token: token, GrantedAt: never}, holdover.StateReleased, never}, {holdover.Hold{Token: token, GrantedAt: never}, holdover.StateReleased, never}}, endHoldsTail),
+			"extend":    new(statement).holds([]holdRef{{holdover.Hold{Token: token, GrantedAt: never}, holdover.StateHeld, never}}, extendHoldsTail),
+			"holds":     new(statement).add(holdsHead, 1).add("?, ?", token[:], token[:]).add(holdsTail),
+			"taken":     new(statement).add(takenHead).add("?, ?", token[:], token[:]).add(takenTail),
+			"part":      new(statement).add(stmtClaimedPart, 1, token[:], 0),
+			"later":     new(statement).add(stmtLater, time.Now(), token[:], time.Now()),
 			"refilled":  new(statement).add(stmtRefilled, 1, 1, shop, 1, 1),
 			"available": new(statement).add(stmtSetAvailable, 1, shop, 1, 1),
 			"hold":      new(statement).add(stmtHoldUpdate, 1, token[:]),
 			"look up":   new(statement).add(stmtHold, 1, token[:]),
 			"firm":      new(statement).add(stmtFirm, token[:]),
-			"end":       new(statement).add(stmtEndHold, "released", token[:], 1, time.Now()),
+			"end":       new(statement).add(stmtEndHold, "released", token[:], 1, time.Now(), never),
 			"give back": new(statement).add(stmtGiveBack, token[:], 1, time.Now(), 1),
 			"purge":     new(statement).add(stmtPurge, token[:]),
 			"journal":   new(statement).add(stmtJournalDone, token[:], 1),
 		}
 		for name, b := range statements {
 			q, args := build(b)
+			if first, _, more := strings.Cut(q, ";\n"); more { // the check behind it is not explained
+				q, args = first, args[:strings.Count(first, "?")]
+			}
 			for _, step := range explain(t, f.db, q, args...) {
 				if step.table == "" || strings.HasPrefix(step.table, "<") {
 					continue // the derived table itself
 				}
 				if step.table == "d" || step.table == "t" { // the list that a DELETE joins with
 					continue
+				}
+				if size < 20 && (name == "count" || name == "taken") {
+					continue // plain reads: they lock nothing, whatever the optimizer makes of a table that looks empty
 				}
 				if step.key != "PRIMARY" || step.kind == "ALL" || step.kind == "index" {
 					t.Errorf("%d rows, %s: %s is read by %s over key %q", size, name, step.table, step.kind, step.key)

@@ -153,6 +153,16 @@ func (f *fixture) reserveOne(t testing.TB, lines ...holdover.Line) holdover.Hold
 	return g.Hold
 }
 
+// lockUnits is a grab alone.
+func (t *tx) lockUnits(ctx context.Context, skipLocked bool, wants ...amount) (units []unit, err error) {
+	there := &stockHere{units: map[key][]unit{}}
+	err = t.grab(ctx, new(statement), nil, wants, there, skipLocked)
+	for _, w := range wants {
+		units = append(units, there.units[w.key]...)
+	}
+	return units, err
+}
+
 func fence(epoch holdover.Epoch, stage holdover.Stage) holdover.Fence {
 	return holdover.Fence{Pod: "pod-test", Epoch: epoch, Stage: stage, By: "test", Reason: fmt.Sprint("epoch ", epoch)}
 }

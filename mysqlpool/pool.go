@@ -12,8 +12,10 @@ import (
 // Pool is the unit pool on its own: a holdover.Reserver without Redis and
 // without a fence. It is what a user keeps after the migration.
 type Pool struct {
-	store *Store
-	cfg   PoolConfig
+	store  *Store
+	cfg    PoolConfig
+	placer holdover.Placer
+	late   holdover.LateClaims
 }
 
 var _ holdover.Reserver = (*Pool)(nil)
@@ -32,30 +34,28 @@ type PoolConfig struct {
 func NewPool(store *Store, cfg PoolConfig) *Pool {
 	def(&cfg.ReapEvery, time.Second)
 	def(&cfg.ReapBatch, 200)
-	return &Pool{store: store, cfg: cfg}
+	p := &Pool{store: store, cfg: cfg}
+	p.placer = holdover.Placer{Vote: p.vote, Lookup: store.Lookup, Probe: store.Probe}
+	p.late = holdover.LateClaims{Off: cfg.Limits.NoLateClaims, Reserve: p.reserve, Claim: p.claim, Lookup: store.Lookup}
+	return p
 }
 
-// Reserve takes all lines or nothing. When an item is out of stock, holds of it
-// whose expiry has passed are ended first, and the request is tried once more.
-// A commit whose answer was lost is repeated once: the token makes it safe.
+// Reserve takes all lines and choices or nothing. When an item is out of stock,
+// holds of it whose expiry has passed are ended first, and the request is tried
+// once more. A commit whose answer was lost is repeated once: the token makes it
+// safe.
 func (p *Pool) Reserve(ctx context.Context, r holdover.Request) (holdover.Result, error) {
 	r, err := r.Normalize(p.cfg.Limits)
 	if err != nil {
 		return p.result(holdover.Hold{Token: r.Token}, "invalid request"), err
 	}
-	g, err := p.store.Vote(ctx, holdover.Ticket{}, r, false)
-	var short *holdover.OutOfStockError
-	switch {
-	case errors.As(err, &short):
-		var ended int
-		if ended, err = p.reapItems(ctx, r.Shop, short.Short); err == nil && ended > 0 {
-			g, err = p.store.Vote(ctx, holdover.Ticket{}, r, false)
-		} else if err == nil {
-			err = short
-		}
-	case errors.Is(err, holdover.ErrUnknownOutcome) && ctx.Err() == nil:
-		g, err = p.store.Vote(ctx, holdover.Ticket{}, r, false)
-	}
+	res, err := p.reserve(ctx, r)
+	return p.late.AfterEnded(ctx, r.Shop, r.Token, res, err)
+}
+
+// reserve answers a normalized request.
+func (p *Pool) reserve(ctx context.Context, r holdover.Request) (holdover.Result, error) {
+	g, _, err := p.placer.Place(ctx, r)
 	if err != nil {
 		return p.result(holdover.Hold{Token: r.Token, Shop: r.Shop}, reason(err)), err
 	}
@@ -66,14 +66,61 @@ func (p *Pool) Reserve(ctx context.Context, r holdover.Request) (holdover.Result
 	return res, nil
 }
 
-// Claim makes the deduction permanent, exactly once.
-func (p *Pool) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-	return p.finish(ctx, ending{op: "claim", token: token, how: holdover.StateClaimed, shop: shop, strict: true})
+// vote asks for concrete lines.
+func (p *Pool) vote(ctx context.Context, r holdover.Request) (holdover.Grant, error) {
+	g, err := p.store.Vote(ctx, holdover.Ticket{}, r, false)
+	var short *holdover.OutOfStockError
+	switch {
+	case errors.As(err, &short):
+		ended, reapErr := p.reapItems(ctx, r.Shop, short.Short)
+		switch {
+		case reapErr != nil:
+			return g, reapErr
+		case ended > 0:
+			return p.store.Vote(ctx, holdover.Ticket{}, r, false)
+		}
+	case errors.Is(err, holdover.ErrUnknownOutcome) && ctx.Err() == nil:
+		return p.store.Vote(ctx, holdover.Ticket{}, r, false)
+	}
+	return g, err
+}
+
+// Claim makes the deduction permanent, exactly once; with lines, of a part of
+// the hold, and the rest is given back with it. A hold that has expired is
+// claimed late: its units are taken again, if there are any.
+func (p *Pool) Claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+	res, err := p.claim(ctx, shop, token, lines...)
+	return p.late.AfterClaim(ctx, shop, token, lines, res, err)
+}
+
+func (p *Pool) claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+	return p.finish(ctx, ending{op: "claim", token: token, how: holdover.StateClaimed, shop: shop, strict: true, part: lines})
+}
+
+// Extend makes the hold live for at least ttl from now.
+func (p *Pool) Extend(ctx context.Context, shop int64, token holdover.Token, ttl time.Duration) (holdover.Result, error) {
+	life, err := p.cfg.Limits.CheckExtension(ttl)
+	if err != nil {
+		return p.result(holdover.Hold{Token: token}, "invalid request"), err
+	}
+	h, err := p.store.Extend(ctx, 0, shop, token, ttl, life, false)
+	if errors.Is(err, holdover.ErrUnknownOutcome) && ctx.Err() == nil {
+		h, err = p.store.Extend(ctx, 0, shop, token, ttl, life, false)
+	}
+	if err != nil {
+		return p.late.AfterEnded(ctx, shop, token, p.result(h, reason(err)), err)
+	}
+	res := p.result(h, "extended in the unit pool")
+	if res.Replayed = h.Again; res.Replayed {
+		res.Decision.Reason = "it lives that long already"
+	}
+	return res, nil
 }
 
 // Release gives the units back.
 func (p *Pool) Release(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-	return p.finish(ctx, ending{op: "release", token: token, how: holdover.StateReleased, shop: shop, strict: true})
+	res, err := p.finish(ctx, ending{op: "release", token: token, how: holdover.StateReleased, shop: shop, strict: true})
+	return p.late.AfterEnded(ctx, shop, token, res, err)
 }
 
 func (p *Pool) finish(ctx context.Context, e ending) (holdover.Result, error) {
@@ -110,7 +157,7 @@ func (p *Pool) Lookup(ctx context.Context, shop int64, token holdover.Token) (ho
 	if err != nil {
 		return p.result(h, reason(err)), err
 	}
-	return p.result(h, "looked up in the unit pool"), nil
+	return p.late.AfterLookup(ctx, p.result(h, "looked up in the unit pool"), nil)
 }
 
 func (p *Pool) result(h holdover.Hold, why string) holdover.Result {

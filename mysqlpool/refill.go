@@ -4,9 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"holdover"
 )
@@ -21,32 +21,47 @@ type need struct {
 // same items wait for it.
 const maxRefill = 1000
 
-// refillShort puts rows into the pools that were short of a cart's lines.
-func (s *Store) refillShort(ctx context.Context, w *wanted) error {
-	needs := make([]need, len(w.short))
-	for i, l := range w.short {
-		target := min(s.cfg.PoolCap, max(s.cfg.RefillBatch, l.Quantity))
-		needs[i] = need{keyOf(l), max(l.Quantity, target/2), target}
+// refillShort puts rows into the pools that were short of what the calls want:
+// one refill for all of them.
+func (s *Store) refillShort(ctx context.Context, calls []*wanted) error {
+	var all []amount
+	for _, w := range calls {
+		all = append(all, w.short...)
 	}
-	_, err := s.refillAll(ctx, w.shop, needs)
+	var needs []need
+	for _, a := range sum(all...) {
+		n := s.need(a.key)
+		n.low = min(s.cfg.PoolCap, max(n.low, a.n))
+		n.target = max(n.target, n.low)
+		needs = append(needs, n)
+	}
+	_, err := s.refillAll(ctx, needs)
 	return err
 }
 
+// need says how many rows a location's pool should have: what it will probably
+// sell within RefillAhead, at least RefillBatch, at most the cap; and a new
+// refill is due when half of it is gone.
+func (s *Store) need(k key) need {
+	target := min(s.cfg.PoolCap, max(s.cfg.RefillBatch, s.positions.ahead(k, s.cfg.RefillAhead)))
+	return need{k, (target + 1) / 2, target}
+}
+
 // refill fills the pool of one item at one location; see refillAll.
-func (s *Store) refill(ctx context.Context, shop int64, k key, low, target int64) (added int64, err error) {
-	return s.refillAll(ctx, shop, []need{{k, low, target}})
+func (s *Store) refill(ctx context.Context, k key, low, target int64) (added int64, err error) {
+	return s.refillAll(ctx, []need{{k, low, target}})
 }
 
 // refillAll fills pools, in key order, as many in one transaction as maxRefill
 // allows: the commits are what a refill costs. It returns the rows added.
-func (s *Store) refillAll(ctx context.Context, shop int64, needs []need) (added int64, err error) {
+func (s *Store) refillAll(ctx context.Context, needs []need) (added int64, err error) {
 	for len(needs) > 0 {
 		n, rows := 0, int64(0)
 		for n < len(needs) && n < maxKeys && (n == 0 || rows+needs[n].target <= maxRefill) {
 			rows += needs[n].target
 			n++
 		}
-		more, err := s.refillTogether(ctx, shop, needs[:n])
+		more, err := s.refillTogether(ctx, needs[:n])
 		added += more
 		if err != nil {
 			return added, err
@@ -59,58 +74,23 @@ func (s *Store) refillAll(ctx context.Context, shop int64, needs []need) (added 
 // refillTogether is one transaction of refillAll. The locks on the pool_state
 // rows make one caller refill: the others wait, look again and go on. Rows
 // never exceed the cap, because only the holder of a lock adds any.
-func (s *Store) refillTogether(ctx context.Context, shop int64, needs []need) (added int64, err error) {
-	keys := make([]key, len(needs))
-	for i, n := range needs {
-		keys[i] = n.key
-	}
-	var missing key
+func (s *Store) refillTogether(ctx context.Context, needs []need) (added int64, err error) {
+	var missing []key
 	for made := false; ; made = true {
-		err = s.transact(ctx, s.main, "refill", holdover.Token{}, func(ctx context.Context, t *tx) error {
-			added = 0
-			pools, _, err := t.lockPools(ctx, shop, keys)
-			if err != nil {
-				return err
-			}
-			for _, k := range keys {
-				if _, ok := pools[k]; !ok {
-					missing = k
-					return errNoPool
-				}
-			}
-			available, err := t.lockLedger(ctx, shop, keys)
-			if err != nil {
-				return err
-			}
-			for _, n := range needs {
-				headroom := available[n.key] - pools[n.key].issued
-				if headroom <= 0 {
-					continue
-				}
-				var pooled int64
-				if err := t.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&pooled) }, stmtPooled, shop, n.item, n.group, n.target); err != nil {
-					return err
-				}
-				if pooled >= n.low {
-					continue
-				}
-				units := min(n.target-pooled, headroom)
-				if err := t.insertUnits(ctx, shop, n.key, pools[n.key].next, units); err != nil {
-					return err
-				}
-				added += units
-			}
-			return nil
+		missing = nil
+		err = s.transact(ctx, s.main, "refill", holdover.Token{}, func(ctx context.Context, t *tx) (err error) {
+			added, missing, err = t.refill(ctx, needs)
+			return err
 		})
 		if !errors.Is(err, errNoPool) || made {
 			break
 		}
-		if err := s.ensurePools(ctx, "refill", shop, keys); err != nil {
+		if err := s.ensurePools(ctx, "refill", missing); err != nil {
 			return 0, err
 		}
 	}
 	if errors.Is(err, errNoPool) {
-		return 0, s.notLoaded(shop, missing)
+		return 0, s.notLoaded(missing[0])
 	}
 	if err == nil && added > 0 {
 		s.stats.refills.Add(1)
@@ -119,124 +99,145 @@ func (s *Store) refillTogether(ctx context.Context, shop int64, needs []need) (a
 	return added, err
 }
 
-// insertUnits makes n rows with numbers that were never used before: a scan can
-// start where the last one ended, past rows that purge has not removed yet.
-func (t *tx) insertUnits(ctx context.Context, shop int64, k key, next, n int64) error {
-	for from := int64(0); from < n; from += maxRows {
-		b := new(statement)
-		b.add(insertUnitsHead)
-		for i := from; i < min(n, from+maxRows); i++ {
-			b.sep(int(i-from), ", ").add("(?, ?, ?, ?)", shop, k.item, k.group, next+i)
-		}
-		b.add(insertUnitsTail)
-		if _, err := t.exec(ctx, b.String(), b.args...); err != nil {
-			return err
+// refill locks and counts in one round trip, and writes in another.
+func (t *tx) refill(ctx context.Context, needs []need) (added int64, missing []key, err error) {
+	keys := make([]key, len(needs))
+	for i, n := range needs {
+		keys[i] = n.key
+	}
+	b := new(statement)
+	locked, scans := b.lockStock(keys)
+	rows := make([]int64, len(needs))
+	first := make([]sql.NullInt64, len(needs))
+	for i, n := range needs {
+		// A row that a buyer is about to take counts: it may come back.
+		b.next().add(stmtPooled, n.shop, n.item, n.group, t.s.positions.floor(n.key), t.s.cfg.PoolCap)
+		scans = append(scans, func(r *sql.Rows) error { return r.Scan(&rows[i], &first[i]) })
+	}
+	if err := t.ask(ctx, b, scans...); err != nil {
+		return 0, nil, err
+	}
+	for _, k := range keys {
+		if _, ok := locked.pools[k]; !ok {
+			missing = append(missing, k)
 		}
 	}
-	_, err := t.exec(ctx, stmtRefilled, n, n, shop, k.item, k.group)
-	return err
+	if len(missing) > 0 {
+		return 0, missing, errNoPool
+	}
+	b = new(statement)
+	left := make([]int64, len(needs))
+	for i, n := range needs {
+		left[i] = max(0, locked.available[n.key]-locked.pools[n.key].issued)
+		units := min(n.target-rows[i], left[i])
+		if rows[i] >= n.low || units <= 0 {
+			continue
+		}
+		b.insertUnits(n.key, locked.pools[n.key].next, units)
+		added += units
+		rows[i] += units
+		left[i] -= units
+	}
+	if b.count > 0 {
+		if _, err := t.send(ctx, b.commit()); err != nil {
+			return 0, nil, err
+		}
+	}
+	for i, n := range needs {
+		floor := locked.pools[n.key].next // no row was there
+		if first[i].Valid {
+			floor = first[i].Int64
+		}
+		t.s.positions.refilled(n.key, floor, rows[i], n.low, left[i] > 0, t.s.cfg.RefillEvery)
+	}
+	return added, nil, nil
 }
 
-// demand remembers what was asked for since the last look, bounded: an item
-// that does not fit in is refilled on its buyers' path.
+// insertUnits makes n rows with numbers that were never used before: a scan can
+// start where the last one ended, past rows that purge has not removed yet.
+func (b *statement) insertUnits(k key, next, n int64) *statement {
+	for from := int64(0); from < n; from += maxRows {
+		b.next().add(insertUnitsHead)
+		for i := from; i < min(n, from+maxRows); i++ {
+			b.sep(int(i-from), ", ").add("(?, ?, ?, ?)", k.shop, k.item, k.group, next+i)
+		}
+		b.add(insertUnitsTail)
+	}
+	return b.next().add(stmtRefilled, n, n, k.shop, k.item, k.group).expect(1)
+}
+
+// demand remembers which pools are to be looked at, bounded: an item that does
+// not fit in is refilled on its buyers' path.
 type demand struct {
 	mu   sync.Mutex
-	keys map[shopKey]struct{}
-}
-
-type shopKey struct {
-	shop int64
-	key
+	keys map[key]struct{}
+	kick chan struct{}
 }
 
 const maxDemand = 4096
 
-func (d *demand) init() { d.keys = make(map[shopKey]struct{}) }
+func (d *demand) init() { d.keys, d.kick = make(map[key]struct{}), make(chan struct{}, 1) }
 
-func (d *demand) note(shop int64, keys []key) {
+// note asks for a refill now.
+func (d *demand) note(k key) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, k := range keys {
-		if len(d.keys) >= maxDemand {
-			return
-		}
-		d.keys[shopKey{shop, k}] = struct{}{}
+	if len(d.keys) < maxDemand {
+		d.keys[k] = struct{}{}
+	}
+	d.mu.Unlock()
+	select {
+	case d.kick <- struct{}{}:
+	default:
 	}
 }
 
-func (d *demand) drain() map[int64][]key {
+func (d *demand) drain() []key {
 	d.mu.Lock()
 	keys := d.keys
-	d.keys = make(map[shopKey]struct{})
+	d.keys = make(map[key]struct{})
 	d.mu.Unlock()
-	byShop := map[int64][]key{}
-	for k := range keys {
-		byShop[k.shop] = append(byShop[k.shop], k.key)
-	}
-	for _, ks := range byShop {
-		sorted(ks)
-	}
-	return byShop
+	return sorted(slices.Collect(maps.Keys(keys)))
 }
 
-// Run refills pools that are low, and purges ended holds past their retention,
-// until ctx ends. Its failures are logged: no caller waits for it.
+// Run refills pools that are low, and removes what is past its retention, until
+// ctx ends; it returns when both have stopped. Its failures are logged: no
+// caller waits for it.
 func (s *Store) Run(ctx context.Context) error {
-	refill := time.NewTicker(s.cfg.RefillEvery)
-	defer refill.Stop()
-	purge := time.NewTicker(s.cfg.PurgeEvery)
-	defer purge.Stop()
+	var both sync.WaitGroup
+	defer both.Wait()
+	both.Go(func() { s.retainLoop(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-refill.C:
+		case <-s.demand.kick:
 			s.refillDemand(ctx)
-		case <-purge.C:
-			if _, err := s.PurgeEnded(ctx, maxPurge); err != nil && ctx.Err() == nil {
-				s.log.Warn("ended holds were not purged; the next round tries again", "err", err)
-			}
 		}
 	}
 }
 
+// refillDemand fills the pools that sales have brought below their mark.
 func (s *Store) refillDemand(ctx context.Context) {
-	for shop, keys := range s.demand.drain() {
-		if err := s.refillLow(ctx, shop, keys); err != nil && ctx.Err() == nil {
-			s.log.Warn("pools were not refilled in the background; their buyers do it", "shop", shop, "err", err)
-		}
+	var needs []need
+	for _, k := range s.demand.drain() {
+		needs = append(needs, s.need(k))
+	}
+	if err := s.refillChunks(ctx, needs); err != nil && ctx.Err() == nil {
+		s.log.Warn("pools were not refilled in the background; their buyers do it", "err", err)
 	}
 }
 
-// refillLow fills those pools that are below half of the cap and have headroom.
-func (s *Store) refillLow(ctx context.Context, shop int64, keys []key) error {
-	levels, err := s.levelsNow(ctx, shop, keys)
-	if err != nil {
-		return err
-	}
-	var needs []need
-	for _, k := range keys {
-		st, ok := levels[k]
-		if ok && st.Pooled < s.cfg.PoolCap/2 && st.Available > st.Issued {
-			needs = append(needs, need{k, s.cfg.PoolCap / 2, s.cfg.PoolCap})
-		}
-	}
+// refillChunks gives each part of a long list a deadline of its own. One that
+// fails does not stop the others.
+func (s *Store) refillChunks(ctx context.Context, needs []need) error {
+	var failed error
 	for chunk := range slices.Chunk(needs, maxKeys) {
 		opCtx, cancel := s.deadline(ctx)
-		_, err := s.refillAll(opCtx, shop, chunk)
+		_, err := s.refillAll(opCtx, chunk)
 		cancel()
-		if err != nil {
-			return err
-		}
+		failed = errors.Join(failed, err)
 	}
-	return nil
-}
-
-func (s *Store) levelsNow(ctx context.Context, shop int64, keys []key) (map[key]holdover.Stock, error) {
-	ctx, cancel := s.deadline(ctx)
-	defer cancel()
-	levels, err := s.levels(ctx, s.main, shop, keys)
-	return levels, s.fail("probe", holdover.Token{}, err)
+	return failed
 }
 
 // WarmUp fills the pools of the first WarmItems locations of the ledger, so
@@ -248,54 +249,17 @@ func (s *Store) WarmUp(ctx context.Context) error {
 		if err != nil || len(page) == 0 {
 			return err
 		}
-		byShop := map[int64][]key{}
+		var needs []need
 		for _, st := range page {
-			byShop[st.Shop] = append(byShop[st.Shop], key{st.Item, st.Group})
-		}
-		for shop, keys := range byShop {
-			if err := s.refillLow(ctx, shop, keys); err != nil {
-				return err
+			if n := s.need(key{st.Shop, st.Item, st.Group}); st.Pooled < n.low && st.Available > st.Issued {
+				needs = append(needs, n)
 			}
+		}
+		if err := s.refillChunks(ctx, needs); err != nil {
+			return err
 		}
 		left -= len(page)
 		after = page[len(page)-1]
 	}
 	return nil
-}
-
-const maxPurge = 1000
-
-// PurgeEnded deletes up to limit holds that ended longer ago than EndRetention
-// and that the journal does not name. Ledger entries stay.
-func (s *Store) PurgeEnded(ctx context.Context, limit int) (purged int, err error) {
-	old := s.cfg.EndRetention.Microseconds()
-	for _, state := range []holdover.State{holdover.StateClaimed, holdover.StateReleased, holdover.StateExpired} {
-		var tokens []holdover.Token
-		scan := func(rows *sql.Rows) error {
-			var b []byte
-			var at time.Time
-			if err := rows.Scan(&b, &at); err != nil {
-				return err
-			}
-			token, err := tokenOf(b)
-			tokens = append(tokens, token)
-			return err
-		}
-		if err := s.read(ctx, s.main, "purge", holdover.Token{}, scan, stmtPurgeable, state.String(), old, old, limit-purged); err != nil {
-			return purged, err
-		}
-		for _, token := range tokens { // one by one: a bounded lock each, and nobody waits for a batch
-			opCtx, cancel := s.deadline(ctx)
-			err := s.transact(opCtx, s.main, "purge", token, func(ctx context.Context, t *tx) error {
-				_, err := t.exec(ctx, stmtPurge, token[:])
-				return err
-			})
-			cancel()
-			if err != nil {
-				return purged, err
-			}
-			purged++
-		}
-	}
-	return purged, nil
 }

@@ -1,8 +1,8 @@
 package mysqlpool
 
 import (
+	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"time"
@@ -24,7 +24,10 @@ type wanted struct {
 	ttl              time.Duration // of a vote
 	expires, granted time.Time     // of a fact
 
-	short []holdover.Line // what the pool could not give, the last time it was asked
+	// The answer, written by the batch that the call was part of.
+	answer holdover.Hold
+	err    error
+	short  []amount // what the pool could not give, the last time it was asked
 }
 
 // hold is what is written once the units are there; now is the server's clock.
@@ -67,39 +70,18 @@ func (s *Store) reserve(ctx context.Context, w *wanted) (holdover.Grant, error) 
 	if err := s.valid(w); err != nil {
 		return holdover.Grant{}, err
 	}
-	keys := keysOf(w.lines)
-	s.demand.note(w.shop, keys)
-	oversized := slices.ContainsFunc(w.lines, func(l holdover.Line) bool { return l.Quantity > s.cfg.PoolCap })
-	for round := 0; ; round++ {
-		var h holdover.Hold
-		var err error
-		if oversized || round >= poolRounds {
-			h, err = s.reserveUnderLock(ctx, w, keys)
-		} else {
-			h, err = s.reserveFromPool(ctx, w, keys)
-		}
+	for {
+		h, err := s.grant(ctx, w)
 		switch {
 		case err == nil:
 			s.stats.grants.Add(1)
 			return holdover.Grant{Hold: h}, nil
-		case errors.Is(err, errTaken):
-			g, err := s.replay(ctx, w)
-			if errors.Is(err, errChanged) {
-				continue // given back in the meantime: the token is free again
-			}
-			return g, err
 		case errors.Is(err, errNoPool):
-			if err := s.ensurePools(ctx, w.op, w.shop, keys); err != nil {
+			if err := s.ensurePools(ctx, w.op, keysOf(w.shop, w.lines)); err != nil {
 				return holdover.Grant{}, err
 			}
 			continue
-		case errors.Is(err, errShort):
-			if err := s.refillShort(ctx, w); err != nil {
-				return holdover.Grant{}, err
-			}
-			continue
-		}
-		if is(err, holdover.ErrOutOfStock, holdover.ErrNotLoaded) {
+		case is(err, holdover.ErrOutOfStock, holdover.ErrNotLoaded):
 			// The token may stand for a hold all the same: another call with it took the
 			// last units, or it has other lines. Look after the refusal: what was granted
 			// before it is seen.
@@ -107,19 +89,186 @@ func (s *Store) reserve(ctx context.Context, w *wanted) (holdover.Grant, error) 
 			if lookErr != nil {
 				return holdover.Grant{}, lookErr
 			}
-			if known.State != holdover.StateNone {
-				g, err := s.replay(ctx, w)
-				if errors.Is(err, errChanged) {
-					continue
+			if known.State == holdover.StateNone {
+				if errors.Is(err, holdover.ErrOutOfStock) {
+					s.stats.refusals.Add(1)
 				}
-				return g, err
+				return holdover.Grant{}, err
 			}
-			if errors.Is(err, holdover.ErrOutOfStock) {
-				s.stats.refusals.Add(1)
+		case !errors.Is(err, errTaken):
+			return holdover.Grant{}, err
+		}
+		g, err := s.replay(ctx, w)
+		if errors.Is(err, errChanged) {
+			continue // given back in the meantime: the token is free again
+		}
+		return g, err
+	}
+}
+
+// grant takes the units, together with other calls of this process.
+func (s *Store) grant(ctx context.Context, w *wanted) (holdover.Hold, error) {
+	oversized := slices.ContainsFunc(w.lines, func(l holdover.Line) bool { return l.Quantity > s.cfg.PoolCap })
+	if oversized { // straight from the ledger; and not in everybody's way
+		s.reserveTogether(ctx, []*wanted{w}, true)
+	} else if err := s.reserves.do(ctx, keyOf(w.shop, w.lines[0]), w); err != nil {
+		return holdover.Hold{}, s.notDone(ctx, w.op, w.token, err)
+	}
+	return w.answer, w.err
+}
+
+// reserveShared is the run of the reserve batcher.
+func (s *Store) reserveShared(ctx context.Context, calls []*wanted) {
+	for range poolRounds {
+		if calls = s.reserveTogether(ctx, calls, false); len(calls) == 0 {
+			return
+		}
+		if err := s.refillShort(ctx, calls); err != nil {
+			for _, w := range calls {
+				w.err = forCall(err, w.op, w.token)
+			}
+			return
+		}
+	}
+	s.reserveTogether(ctx, calls, true)
+}
+
+// reserveTogether tries to take the units of all calls in one transaction, and
+// returns those for which the pool has too few although the ledger has enough.
+// When the transaction fails, halves are tried, down to the call at fault: it
+// harms nobody else.
+func (s *Store) reserveTogether(ctx context.Context, calls []*wanted, decisive bool) (short []*wanted) {
+	err := s.transact(ctx, s.main, calls[0].op, calls[0].token, func(ctx context.Context, t *tx) (err error) {
+		short, err = t.reserveAll(ctx, calls, decisive)
+		return err
+	})
+	switch {
+	case err == nil:
+		return short
+	case len(calls) > 1 && divisible(err):
+		s.stats.split.Add(1)
+		half := len(calls) / 2
+		short = s.reserveTogether(ctx, calls[:half], decisive)
+		return append(short, s.reserveTogether(ctx, calls[half:], decisive)...)
+	}
+	for _, w := range calls {
+		w.err = forCall(err, w.op, w.token)
+	}
+	return nil
+}
+
+// reserveAll is one transaction: look and lock, decide, write. Without decisive
+// it takes rows that nobody has locked, waits for nobody, and takes no lock
+// that a refill needs. With it, it decides by the items' own locks: headroom
+// goes straight from the ledger into the hold, and rows of the pool that others
+// have locked are waited for, because they may roll back. Holders of unit locks
+// never wait for pool_state, so there is no cycle. What is short there is sold
+// out.
+func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive bool) ([]*wanted, error) {
+	there, calls, err := t.lookAndLock(ctx, calls, decisive)
+	if err != nil {
+		return nil, err
+	}
+	var short, granted []*wanted
+	var units []unit
+	var direct, taken []amount
+	for _, w := range calls {
+		if w.short = there.missing(w); len(w.short) > 0 {
+			short = append(short, w)
+			continue
+		}
+		for _, a := range amounts(w.shop, w.lines, 1) {
+			got, fromLedger := there.take(a)
+			units = append(units, got...)
+			direct = append(direct, amount{a.key, fromLedger})
+			taken = append(taken, a)
+		}
+		granted = append(granted, w)
+	}
+	if len(short) > 0 {
+		t.s.stats.short.Add(int64(len(short)))
+		if short, err = t.refuse(ctx, short, there, sum(taken...), decisive); err != nil {
+			return nil, err
+		}
+	}
+	if len(granted) == 0 {
+		return short, nil
+	}
+	slices.SortFunc(granted, func(a, b *wanted) int { return bytes.Compare(a.token[:], b.token[:]) }) // one order of locks
+	b := new(statement).deleteUnits(units)
+	for _, w := range granted {
+		w.answer = w.hold(there.now)
+		b.insertHold(w.answer)
+	}
+	b.endRows(insertHoldTail)
+	for chunk := range slices.Chunk(sum(direct...), maxKeys) { // their rows are locked
+		b.moveIssued(chunk, 1).expect(len(chunk))
+	}
+	for _, w := range granted {
+		if w.journal {
+			b.journal(w.token)
+		}
+	}
+	if _, err := t.send(ctx, b.commit()); err != nil {
+		if number(err) == errDuplicateKey && len(calls) == 1 {
+			return nil, errTaken
+		}
+		return nil, err
+	}
+	for _, a := range sum(taken...) {
+		if t.s.positions.took(a.key, a.n) {
+			t.s.demand.note(a.key)
+		}
+	}
+	return short, nil
+}
+
+// refuse gives the ledger's word to the calls that came short, and returns
+// those that could still be met, by headroom or by units that others have in
+// open transactions at this moment. taken is what this transaction is about to
+// give to other calls. With the items' own locks the word is final; else it is
+// one snapshot, which waits for nobody: a sold-out item is refused as fast as
+// it was sold.
+func (t *tx) refuse(ctx context.Context, short []*wanted, there *stockHere, taken []amount, decisive bool) (later []*wanted, err error) {
+	var levels map[key]holdover.Stock
+	if !decisive {
+		var keys []key
+		for _, w := range short {
+			keys = append(keys, keysOf(w.shop, w.lines)...)
+		}
+		if levels, err = t.s.levels(ctx, t.conn, sorted(keys)); err != nil {
+			return nil, err
+		}
+	}
+	given := make(map[key]int64, len(taken))
+	for _, a := range taken {
+		given[a.key] = a.n
+	}
+	for _, w := range short {
+		var lines []holdover.Shortage
+		for _, a := range amounts(w.shop, w.lines, 1) {
+			free := int64(len(there.units[a.key])) + there.headroom[a.key]
+			if !decisive {
+				st, ok := levels[a.key]
+				if !ok {
+					w.err = t.s.notLoaded(a.key)
+					break
+				}
+				free = max(0, st.Free()-given[a.key])
+			}
+			if free < a.n {
+				lines = append(lines, holdover.Shortage{Item: a.item, Group: a.group, Want: a.n, Left: free})
 			}
 		}
-		return holdover.Grant{}, err
+		switch {
+		case w.err != nil:
+		case len(lines) > 0:
+			w.err = &holdover.OutOfStockError{Store: holdover.StoreMySQL, Shop: w.shop, Short: lines}
+		default:
+			later = append(later, w)
+		}
 	}
+	return later, nil
 }
 
 func (s *Store) valid(w *wanted) error {
@@ -141,237 +290,4 @@ func (s *Store) valid(w *wanted) error {
 		}
 	}
 	return nil
-}
-
-// reserveFromPool takes rows that nobody has locked. It never waits for
-// another buyer, and takes no lock that a refill needs.
-func (s *Store) reserveFromPool(ctx context.Context, w *wanted, keys []key) (h holdover.Hold, err error) {
-	wants := make([]want, len(w.lines))
-	for i, l := range w.lines {
-		wants[i] = want{keyOf(l), l.Quantity}
-	}
-	err = s.transact(ctx, s.main, w.op, w.token, func(ctx context.Context, t *tx) error {
-		if err := t.checkFence(ctx, w.epoch); err != nil {
-			return err
-		}
-		units, now, err := t.grab(ctx, w.shop, wants, true)
-		if err != nil {
-			return err
-		}
-		if w.short = missing(w.lines, units); len(w.short) > 0 {
-			s.stats.short.Add(1)
-			if err := t.refusal(ctx, w, keys); err != nil {
-				return err
-			}
-			return errShort
-		}
-		h = w.hold(now)
-		return t.take(ctx, w, h, units)
-	})
-	return h, err
-}
-
-// reserveUnderLock decides with the items' own locks: headroom goes straight
-// from the ledger into the hold, and rows of the pool that others have locked
-// are waited for, because they may roll back. Holders of unit locks never wait
-// for pool_state, so there is no cycle. What is short here is sold out.
-func (s *Store) reserveUnderLock(ctx context.Context, w *wanted, keys []key) (h holdover.Hold, err error) {
-	s.stats.decisive.Add(1)
-	err = s.transact(ctx, s.main, w.op, w.token, func(ctx context.Context, t *tx) error {
-		if err := t.checkFence(ctx, w.epoch); err != nil {
-			return err
-		}
-		pools, now, err := t.lockPools(ctx, w.shop, keys)
-		if err != nil {
-			return err
-		}
-		available, err := t.lockLedger(ctx, w.shop, keys)
-		if err != nil {
-			return err
-		}
-		var wants []want
-		var direct []holdover.Line
-		for _, l := range w.lines {
-			k := keyOf(l)
-			if _, ok := available[k]; !ok {
-				return s.notLoaded(w.shop, k)
-			}
-			pool, ok := pools[k]
-			if !ok {
-				return errNoPool
-			}
-			fromLedger := min(l.Quantity, max(0, available[k]-pool.issued))
-			if fromLedger > 0 {
-				direct = append(direct, holdover.Line{Item: l.Item, Group: l.Group, Quantity: fromLedger})
-			}
-			if rest := l.Quantity - fromLedger; rest > 0 {
-				wants = append(wants, want{k, rest})
-			}
-		}
-		units, _, err := t.grab(ctx, w.shop, wants, false)
-		if err != nil {
-			return err
-		}
-		if short := shortage(w.lines, wants, units); len(short) > 0 {
-			return &holdover.OutOfStockError{Store: holdover.StoreMySQL, Shop: w.shop, Short: short}
-		}
-		if err := t.moveIssued(ctx, w.shop, direct, 1); err != nil {
-			return err
-		}
-		h = w.hold(now.Time)
-		return t.take(ctx, w, h, units)
-	})
-	return h, err
-}
-
-// missing lists the lines that got fewer units than they want.
-func missing(lines []holdover.Line, units []unit) (short []holdover.Line) {
-	got := count(units)
-	for _, l := range lines {
-		if got[keyOf(l)] < l.Quantity {
-			short = append(short, l)
-		}
-	}
-	return short
-}
-
-func count(units []unit) map[key]int64 {
-	got := make(map[key]int64)
-	for _, u := range units {
-		got[u.key]++
-	}
-	return got
-}
-
-// shortage lists the lines whose wants were not met, with what is left of them.
-func shortage(lines []holdover.Line, wants []want, units []unit) []holdover.Shortage {
-	got := count(units)
-	var short []holdover.Shortage
-	for _, w := range wants {
-		if got[w.key] < w.n {
-			i := slices.IndexFunc(lines, func(l holdover.Line) bool { return keyOf(l) == w.key })
-			q := lines[i].Quantity
-			short = append(short, holdover.Shortage{Item: w.item, Group: w.group, Want: q, Left: q - w.n + got[w.key]})
-		}
-	}
-	return short
-}
-
-// grab locks up to n units of each key, in key order.
-func (t *tx) grab(ctx context.Context, shop int64, wants []want, skipLocked bool) (units []unit, now time.Time, err error) {
-	for chunk := range slices.Chunk(wants, maxKeys) {
-		b := grabStatement(shop, chunk, skipLocked)
-		err = t.query(ctx, func(rows *sql.Rows) error {
-			var u unit
-			err := rows.Scan(&u.item, &u.group, &u.number, &now)
-			units = append(units, u)
-			return err
-		}, b.String(), b.args...)
-		if err != nil {
-			return nil, now, err
-		}
-	}
-	return units, now, nil
-}
-
-// take turns locked units into the hold.
-func (t *tx) take(ctx context.Context, w *wanted, h holdover.Hold, units []unit) error {
-	if err := t.deleteUnits(ctx, w.shop, units); err != nil {
-		return err
-	}
-	if err := t.insertHold(ctx, h); err != nil {
-		return err
-	}
-	if w.journal {
-		return t.journal(ctx, w.token)
-	}
-	return nil
-}
-
-func (t *tx) deleteUnits(ctx context.Context, shop int64, units []unit) error {
-	for chunk := range slices.Chunk(units, maxUnits) {
-		b := deleteUnitsStatement(shop, chunk)
-		if _, err := t.exec(ctx, b.String(), b.args...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// refusal is the ledger's word, under the fence and in one snapshot: nil when
-// every line could still be met, by headroom or by units that others have in
-// open transactions at this moment. It waits for nobody, so a sold-out item is
-// refused as fast as it was sold.
-func (t *tx) refusal(ctx context.Context, w *wanted, keys []key) error {
-	levels, err := t.s.levels(ctx, t.conn, w.shop, keys)
-	if err != nil {
-		return err
-	}
-	var short []holdover.Shortage
-	for _, l := range w.lines {
-		st, ok := levels[keyOf(l)]
-		if !ok {
-			return t.s.notLoaded(w.shop, keyOf(l))
-		}
-		if free := max(0, st.Free()); free < l.Quantity {
-			short = append(short, holdover.Shortage{Item: l.Item, Group: l.Group, Want: l.Quantity, Left: free})
-		}
-	}
-	if len(short) > 0 {
-		return &holdover.OutOfStockError{Store: holdover.StoreMySQL, Shop: w.shop, Short: short}
-	}
-	return nil
-}
-
-// replay answers for a token that has rows: under the fence, in the vote's or
-// the fact's own right. errChanged: it has none any more.
-func (s *Store) replay(ctx context.Context, w *wanted) (g holdover.Grant, err error) {
-	err = s.transact(ctx, s.main, w.op, w.token, func(ctx context.Context, t *tx) error {
-		if err := t.checkFence(ctx, w.epoch); err != nil {
-			return err
-		}
-		var levels map[key]holdover.Stock
-		if !w.fact {
-			var err error
-			if levels, err = s.levels(ctx, t.conn, w.shop, keysOf(w.lines)); err != nil {
-				return err
-			}
-		}
-		h, err := t.look(ctx, stmtHoldUpdate, w.token)
-		if err != nil {
-			return err
-		}
-		g = holdover.Grant{Hold: h.Hold, Replayed: true}
-		known := len(h.Lines) > 0 // not an end record of a hold that was never here
-		switch {
-		case h.State == holdover.StateNone:
-			return errChanged
-		case known && (h.Shop != w.shop || !holdover.SameLines(h.Lines, w.lines)):
-			return reused(w.token)
-		case h.State.Ended() && w.fact:
-			return nil // the fact lost against an end record; the caller sees the state
-		case h.State.Ended():
-			return holdover.EndError(w.token, h.State)
-		}
-		for _, st := range levels {
-			if st.Available < st.Issued {
-				return s.overbooked(w.token, st)
-			}
-		}
-		if !h.Firm && (w.fact || w.journal || w.attempt != h.Attempt) {
-			if _, err := t.exec(ctx, stmtFirm, w.token[:]); err != nil {
-				return err
-			}
-			g.Hold.Firm = true
-		}
-		if w.journal {
-			return t.journal(ctx, w.token)
-		}
-		return nil
-	})
-	if err != nil {
-		return holdover.Grant{}, err
-	}
-	s.stats.replays.Add(1)
-	return g, nil
 }

@@ -12,8 +12,12 @@ package mysqlpool
 // (and a filesort), which would lock or wait for rows of other items. The
 // plans are asserted in plan_test.go.
 const (
-	stmtBegin    = `START TRANSACTION /*app='holdover',step='begin'*/`
-	stmtCommit   = `COMMIT /*app='holdover',step='commit'*/`
+	stmtBegin  = `START TRANSACTION /*app='holdover',step='begin'*/`
+	stmtCommit = `COMMIT /*app='holdover',step='commit'*/`
+	// The statement before it has changed as many rows as expected, or this one
+	// fails, and with it everything up to the COMMIT of its packet: a check that
+	// costs no round trip.
+	stmtExpect   = `DO (SELECT 1 FROM (SELECT 1 UNION ALL SELECT 2) mismatch WHERE ROW_COUNT() <> ?) /*app='holdover',step='expect'*/`
 	stmtRollback = `ROLLBACK /*app='holdover',step='rollback'*/`
 
 	stmtServer            = `SELECT VERSION(), @@wait_timeout /*app='holdover',op='connect',step='detect'*/`
@@ -51,11 +55,17 @@ const (
 	unionHead = `SELECT * FROM (`
 	unionJoin = ` UNION ALL `
 
-	grabBranch = `(SELECT item_id, group_id, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
+	// The first column is the branch's place in the list.
+	grabBranch = `(SELECT ? AS place, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
 WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE SKIP LOCKED)`
+	// With a scan hint: rows that purge has not removed yet are not read again.
+	// While the optimizer believes that the table is empty it reads this one from
+	// the table's beginning; see positions.hintFrom.
+	hintBranch = `(SELECT ? AS place, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
+WHERE shop_id = ? AND item_id = ? AND group_id = ? AND unit >= ? ORDER BY unit LIMIT ? FOR UPDATE SKIP LOCKED)`
 	grabTail = `) u /*app='holdover',op='reserve',step='grab'*/`
 	// Without SKIP LOCKED: units in transactions that may roll back are waited for.
-	waitBranch = `(SELECT item_id, group_id, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
+	waitBranch = `(SELECT ? AS place, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
 WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE)`
 	waitTail = `) u /*app='holdover',op='reserve',step='wait'*/`
 
@@ -63,23 +73,24 @@ WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPD
 	// without, becomes a scan while the pool is small, and a scan locks other
 	// buyers' rows: it deadlocks. A join in the written order looks each unit up.
 	deleteUnitsHead  = `DELETE u FROM (`
-	deleteUnitsFirst = `SELECT ? AS item_id, ? AS group_id, ? AS unit`
-	deleteUnitsNext  = ` UNION ALL SELECT ?, ?, ?`
+	deleteUnitsFirst = `SELECT ? AS shop_id, ? AS item_id, ? AS group_id, ? AS unit`
+	deleteUnitsNext  = ` UNION ALL SELECT ?, ?, ?, ?`
 	deleteUnitsTail  = `) d STRAIGHT_JOIN reservation_units u FORCE INDEX (PRIMARY)
-ON u.shop_id = ? AND u.item_id = d.item_id AND u.group_id = d.group_id AND u.unit = d.unit /*app='holdover',op='reserve',step='take'*/`
+ON u.shop_id = d.shop_id AND u.item_id = d.item_id AND u.group_id = d.group_id AND u.unit = d.unit /*app='holdover',op='reserve',step='take'*/`
 
 	insertUnitsHead = `INSERT INTO reservation_units (shop_id, item_id, group_id, unit) VALUES `
 	insertUnitsTail = ` /*app='holdover',op='refill',step='units'*/`
 
 	// A plain read: what it counts may be locked, which is fine for a refill.
-	stmtPooled = `SELECT COUNT(*) FROM (SELECT 1 AS n FROM reservation_units WHERE shop_id = ? AND item_id = ? AND group_id = ? LIMIT ?) u /*app='holdover',op='refill',step='count'*/`
+	stmtPooled = `SELECT COUNT(*), MIN(unit) FROM (SELECT unit FROM reservation_units FORCE INDEX (PRIMARY)
+WHERE shop_id = ? AND item_id = ? AND group_id = ? AND unit >= ? ORDER BY unit LIMIT ?) u /*app='holdover',op='refill',step='count'*/`
 )
 
 // pool_state and inventory_ledger, over lists of whole keys (keysWhere).
 const (
-	lockPoolsHead  = `SELECT item_id, group_id, issued, next_unit, UTC_TIMESTAMP(3) FROM pool_state FORCE INDEX (PRIMARY) WHERE `
+	lockPoolsHead  = `SELECT shop_id, item_id, group_id, issued, next_unit, UTC_TIMESTAMP(3) FROM pool_state FORCE INDEX (PRIMARY) WHERE `
 	lockPoolsTail  = ` ORDER BY shop_id, item_id, group_id FOR UPDATE /*app='holdover',op='ledger',step='pool'*/`
-	lockLedgerHead = `SELECT item_id, group_id, available FROM inventory_ledger FORCE INDEX (PRIMARY) WHERE `
+	lockLedgerHead = `SELECT shop_id, item_id, group_id, available FROM inventory_ledger FORCE INDEX (PRIMARY) WHERE `
 	lockLedgerTail = ` ORDER BY shop_id, item_id, group_id FOR UPDATE /*app='holdover',op='ledger',step='lock'*/`
 
 	stmtEnsurePool = `INSERT IGNORE INTO pool_state (shop_id, item_id, group_id, issued, next_unit)
@@ -90,12 +101,12 @@ WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='refill',
 	// issued + CASE ... END for the lines of one hold.
 	moveIssuedHead = `UPDATE pool_state FORCE INDEX (PRIMARY) SET issued = issued + CASE`
 	moveIssuedTail = ` /*app='holdover',op='ledger',step='issued'*/`
-	caseWhen       = ` WHEN item_id = ? AND group_id = ? THEN ?`
+	caseWhen       = ` WHEN shop_id = ? AND item_id = ? AND group_id = ? THEN ?`
 	caseEnd        = ` ELSE 0 END WHERE `
 
 	// A line that the ledger can't pay is not matched, and the caller sees fewer rows.
 	deductHead = `UPDATE inventory_ledger FORCE INDEX (PRIMARY) SET available = available - CASE`
-	deductLine = `(item_id = ? AND group_id = ? AND available >= ?)`
+	deductLine = `(shop_id = ? AND item_id = ? AND group_id = ? AND available >= ?)`
 	deductTail = ` /*app='holdover',op='claim',step='ledger'*/`
 
 	stmtSetIssued    = `UPDATE pool_state FORCE INDEX (PRIMARY) SET issued = ? WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='claim',step='set_issued'*/`
@@ -110,10 +121,18 @@ const (
 (SELECT COUNT(*) FROM reservation_units u WHERE u.shop_id = l.shop_id AND u.item_id = l.item_id AND u.group_id = l.group_id)
 FROM inventory_ledger l
 LEFT JOIN pool_state p ON p.shop_id = l.shop_id AND p.item_id = l.item_id AND p.group_id = l.group_id
-WHERE l.shop_id = ? AND `
-	levelsKey   = `(l.item_id = ? AND l.group_id = ?)`
-	levelsItems = `l.item_id IN (`
+WHERE `
+	levelsItems = `l.shop_id = ? AND l.item_id IN (`
 	levelsTail  = ` ORDER BY l.shop_id, l.item_id, l.group_id /*app='holdover',op='probe',step='levels'*/`
+
+	// One branch a location: its rows are counted from the first one that may be
+	// there, so that rows which purge has not removed yet are not read again.
+	levelsBranch = `(SELECT l.shop_id, l.item_id, l.group_id, l.available, COALESCE(p.issued, 0),
+(SELECT COUNT(*) FROM reservation_units u FORCE INDEX (PRIMARY) WHERE u.shop_id = ? AND u.item_id = ? AND u.group_id = ? AND u.unit >= ?)
+FROM inventory_ledger l
+LEFT JOIN pool_state p ON p.shop_id = l.shop_id AND p.item_id = l.item_id AND p.group_id = l.group_id
+WHERE l.shop_id = ? AND l.item_id = ? AND l.group_id = ?)`
+	levelsBranchTail = ` /*app='holdover',op='reserve',step='levels'*/`
 
 	// Held units are added up once for the page: verification only.
 	stmtStocks = `SELECT l.shop_id, l.item_id, l.group_id, l.available, COALESCE(p.issued, 0),
@@ -128,7 +147,7 @@ LEFT JOIN (SELECT shop_id, item_id, group_id, SUM(quantity) AS held FROM reserve
        ON h.shop_id = l.shop_id AND h.item_id = l.item_id AND h.group_id = l.group_id
 ORDER BY l.shop_id, l.item_id, l.group_id /*app='holdover',op='verify',step='stocks'*/`
 
-	importReadHead   = `SELECT item_id, group_id, available FROM inventory_ledger WHERE `
+	importReadHead   = `SELECT shop_id, item_id, group_id, available FROM inventory_ledger WHERE `
 	importReadTail   = ` /*app='holdover',op='import',step='check'*/`
 	importPoolHead   = `INSERT IGNORE INTO pool_state (shop_id, item_id, group_id, issued, next_unit) VALUES `
 	importPoolTail   = ` /*app='holdover',op='import',step='pool_state'*/`
@@ -140,10 +159,32 @@ ORDER BY l.shop_id, l.item_id, l.group_id /*app='holdover',op='verify',step='sto
 // a tentative hold that is older can't be given back any more, so it is firm.
 const (
 	holdColumns = `r.token, r.line, r.shop_id, r.item_id, r.group_id, r.quantity, r.state, r.expires_at, r.granted_at, r.attempt,
-(r.firm OR r.granted_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND), r.expires_at <= UTC_TIMESTAMP(3)`
+(r.firm OR r.granted_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND), r.expires_at <= UTC_TIMESTAMP(3), r.claimed, UTC_TIMESTAMP(3)`
 
 	stmtHold       = `SELECT ` + holdColumns + ` FROM reserved_quantities r FORCE INDEX (PRIMARY) WHERE r.token = ? ORDER BY r.line /*app='holdover',op='lookup',step='hold'*/`
 	stmtHoldUpdate = `SELECT ` + holdColumns + ` FROM reserved_quantities r FORCE INDEX (PRIMARY) WHERE r.token = ? ORDER BY r.line FOR UPDATE /*app='holdover',op='replay',step='lock'*/`
+
+	// Several holds in one read; nothing is locked.
+	holdsHead = `SELECT ` + holdColumns + ` FROM reserved_quantities r FORCE INDEX (PRIMARY) WHERE r.token IN (`
+	holdsTail = `) ORDER BY r.token, r.line /*app='holdover',op='end',step='holds'*/`
+	takenHead = `SELECT token FROM reserved_quantities FORCE INDEX (PRIMARY) WHERE line = 0 AND token IN (`
+	takenTail = `) /*app='holdover',op='reserve',step='taken'*/`
+
+	// Several holds ended or extended together. The list is joined in the written
+	// order, so that each row is looked up by its key: attempt and time of the
+	// grant tell a hold from a later one with its token.
+	holdListHead  = `UPDATE (`
+	holdListFirst = `SELECT ? AS token, ? AS attempt, CAST(? AS DATETIME(3)) AS granted_at, ? AS state, CAST(? AS DATETIME(3)) AS expires_at`
+	holdListNext  = ` UNION ALL SELECT ?, ?, CAST(? AS DATETIME(3)), ?, CAST(? AS DATETIME(3))`
+	holdListJoin  = `) d STRAIGHT_JOIN reserved_quantities r FORCE INDEX (PRIMARY) ON r.token = d.token `
+	holdListWhere = ` WHERE r.state = 'held' AND r.attempt = d.attempt AND r.granted_at = d.granted_at`
+	// An expiry ends the hold only if nobody has extended it since it was read.
+	endHoldsTail = holdListJoin + `SET r.state = d.state, r.ended_at = UTC_TIMESTAMP(3)` + holdListWhere + ` AND r.expires_at <= d.expires_at /*app='holdover',op='end',step='holds'*/`
+	// An extension was told to a buyer: no give-back may undo its hold.
+	extendHoldsTail = holdListJoin + `SET r.expires_at = d.expires_at, r.firm = 1` + holdListWhere + ` /*app='holdover',op='extend',step='holds'*/`
+	stmtClaimedPart = `UPDATE reserved_quantities FORCE INDEX (PRIMARY) SET claimed = ? WHERE token = ? AND line = ? /*app='holdover',op='claim',step='part'*/`
+	stmtLater       = `UPDATE reserved_quantities FORCE INDEX (PRIMARY) SET expires_at = ?, firm = 1
+WHERE token = ? AND state = 'held' AND expires_at < ? /*app='holdover',op='extend',step='fact'*/`
 
 	// A plain INSERT: a second grant of a token fails on line 0, whatever its
 	// lines are, and is found out by reading. Never ON DUPLICATE KEY.
@@ -155,7 +196,7 @@ const (
 	stmtEndRecord  = insertHoldHead + `(?, 0, 0, 0, 0, 0, ?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 0, 1) /*app='holdover',op='end',step='record'*/`
 	stmtFirm       = `UPDATE reserved_quantities FORCE INDEX (PRIMARY) SET firm = 1 WHERE token = ? AND state = 'held' /*app='holdover',op='replay',step='firm'*/`
 	stmtEndHold    = `UPDATE reserved_quantities FORCE INDEX (PRIMARY) SET state = ?, ended_at = UTC_TIMESTAMP(3)
-WHERE token = ? AND state = 'held' AND attempt = ? AND granted_at = ? /*app='holdover',op='end',step='hold'*/`
+WHERE token = ? AND state = 'held' AND attempt = ? AND granted_at = ? AND expires_at <= ? /*app='holdover',op='end',step='hold'*/`
 	// A DELETE takes an index hint only as a join, and honours it only there.
 	deleteHold   = `DELETE r FROM (SELECT ? AS token) t STRAIGHT_JOIN reserved_quantities r FORCE INDEX (PRIMARY) ON r.token = t.token `
 	stmtGiveBack = deleteHold + `WHERE r.state = 'held' AND r.attempt = ? AND r.granted_at = ?
@@ -194,7 +235,7 @@ const (
 	stmtJournal = `INSERT INTO holdover_unmirrored (token, version, since) VALUES (?, ?, UTC_TIMESTAMP(3))
 ON DUPLICATE KEY UPDATE version = ? /*app='holdover',op='journal',step='write'*/`
 	stmtJournalRead = `SELECT j.token, j.version, j.since, r.line, r.shop_id, r.item_id, r.group_id, r.quantity, r.state, r.expires_at, r.granted_at, r.attempt,
-(r.firm OR r.granted_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND)
+(r.firm OR r.granted_at <= UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND), r.claimed
 FROM (SELECT token, version, since FROM holdover_unmirrored ORDER BY since, token LIMIT ?) j
 LEFT JOIN reserved_quantities r ON r.token = j.token
 ORDER BY j.since, j.token, r.line /*app='holdover',op='journal',step='read'*/`

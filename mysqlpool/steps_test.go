@@ -52,7 +52,7 @@ func prepare(t *testing.T, f *fixture, r holdover.Request, s state) {
 		must(err)
 	case claimed:
 		vote()
-		_, err := f.Claim(ctx, epoch, 0, r.Token, false)
+		_, err := f.Claim(ctx, epoch, 0, r.Token, nil, false)
 		must(err)
 	case ended:
 		vote()
@@ -109,13 +109,13 @@ func TestStates(t *testing.T) {
 			claimed: {state: claimed, err: holdover.ErrAlreadyClaimed}, ended: {state: ended, err: holdover.ErrEnded}, recorded: {state: recorded, err: holdover.ErrEnded},
 		}},
 		{"claim", true, func(ctx context.Context, e holdover.Epoch, r holdover.Request) (bool, error) {
-			return hold(f.Claim(ctx, e, 0, r.Token, false))
+			return hold(f.Claim(ctx, e, 0, r.Token, nil, false))
 		}, map[state]after{
 			none: {state: none, err: holdover.ErrUnknownHold}, tent: {state: claimed}, firm: {state: claimed},
 			claimed: {state: claimed}, ended: {state: ended, err: holdover.ErrEnded}, recorded: {state: recorded, err: holdover.ErrEnded},
 		}},
 		{"claim, journaled", true, func(ctx context.Context, e holdover.Epoch, r holdover.Request) (bool, error) {
-			return hold(f.Claim(ctx, e, 0, r.Token, true))
+			return hold(f.Claim(ctx, e, 0, r.Token, nil, true))
 		}, map[state]after{
 			none: {state: none, err: holdover.ErrUnknownHold}, tent: {state: claimed, journal: true}, firm: {state: claimed, journal: true},
 			claimed: {state: claimed}, ended: {state: ended, err: holdover.ErrEnded}, recorded: {state: recorded, err: holdover.ErrEnded},
@@ -289,7 +289,7 @@ func TestExpiry(t *testing.T) {
 	if err != nil || after.State != holdover.StateExpired {
 		t.Fatalf("due, but %v, %v", after.State, err)
 	}
-	if _, err := f.Claim(t.Context(), 0, 0, h.Token, false); !errors.Is(err, holdover.ErrEnded) {
+	if _, err := f.Claim(t.Context(), 0, 0, h.Token, nil, false); !errors.Is(err, holdover.ErrEnded) {
 		t.Fatalf("claim after the expiry: %v", err)
 	}
 	f.conserved(t)
@@ -364,13 +364,13 @@ func TestChangedWhileWaiting(t *testing.T) {
 			}
 		}, "false held"},
 		{"another hold with its token before the claim", func(r holdover.Request) (string, error) {
-			h, err := f.Claim(ctx, 0, 0, r.Token, false)
+			h, err := f.Claim(ctx, 0, 0, r.Token, nil, false)
 			return fmt.Sprint(h.Attempt), err
 		}, func(r holdover.Request) {
 			f.exec(t, "UPDATE reserved_quantities SET attempt=99 WHERE token=?", r.Token[:])
 		}, "99 claimed"},
 		{"released before the claim", func(r holdover.Request) (string, error) {
-			_, err := f.Claim(ctx, 0, 0, r.Token, false)
+			_, err := f.Claim(ctx, 0, 0, r.Token, nil, false)
 			if errors.Is(err, holdover.ErrEnded) {
 				return "ended", nil
 			}

@@ -3,6 +3,7 @@ package mysqlpool
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,7 +24,15 @@ type Store struct {
 	control *sql.DB // fence, journal, trip
 	found   atomic.Pointer[server]
 	stats   counters
-	demand  demand
+
+	demand    demand
+	positions *positions
+	life      context.Context // of shared transactions; over when the Store is closed
+	stop      context.CancelFunc
+	reserves  *batcher[wanted]
+	claims    *batcher[endCall]
+	ends      *batcher[endCall] // releases and expiries
+	extends   *batcher[extendCall]
 }
 
 // Open prepares the connections. Unless cfg.LazyConnect is set it connects,
@@ -36,9 +45,15 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{cfg: cfg, log: cfg.Logger.With("pod", cfg.Pod, "store", "mysql")}
 	s.demand.init()
+	s.positions = newPositions()
+	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.reserves = batcherOf(s, s.reserveShared)
+	s.claims = batcherOf(s, s.endTogether)
+	s.ends = batcherOf(s, s.endTogether)
+	s.extends = batcherOf(s, s.extendTogether)
 	base := tuned(dsn, cfg.OpTimeout, s.log)
-	s.main = s.pool(base, cfg.LockWait, cfg.MaxOpenConns)
-	s.control = s.pool(base, time.Second, controlConns)
+	s.main = s.pool(base, cfg.LockWait, cfg.MaxOpenConns, cfg.WrapConnector)
+	s.control = s.pool(base, time.Second, controlConns, nil)
 	if cfg.LazyConnect {
 		return s, nil
 	}
@@ -48,9 +63,18 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) pool(base *mysql.Config, lockWait time.Duration, conns int) *sql.DB {
+func batcherOf[C any](s *Store, run func(context.Context, []*C)) *batcher[C] {
+	begin := func() (context.Context, context.CancelFunc) { return s.deadline(s.life) }
+	return newBatcher(s.cfg.BatchSize, s.cfg.BatchTransactions, s.cfg.BatchQueue, begin, run)
+}
+
+func (s *Store) pool(base *mysql.Config, lockWait time.Duration, conns int, wrap func(driver.Connector) driver.Connector) *sql.DB {
 	c := &connector{base: base, lockWait: lockWait, mdlWait: s.cfg.OpTimeout, found: &s.found}
-	db := sql.OpenDB(c)
+	var outer driver.Connector = c
+	if wrap != nil {
+		outer = wrap(c)
+	}
+	db := sql.OpenDB(outer)
 	c.onFound = func(srv server) { lifetimes(db, srv) }
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
@@ -98,6 +122,11 @@ func (s *Store) Check(ctx context.Context) error {
 
 // Close closes all connections. Calls that are under way fail.
 func (s *Store) Close() error {
+	s.stop()
+	s.reserves.close()
+	s.claims.close()
+	s.ends.close()
+	s.extends.close()
 	return errors.Join(s.main.Close(), s.control.Close())
 }
 
@@ -151,6 +180,7 @@ type counters struct {
 	deadlocks, lockWaits, retries              atomic.Int64
 	grants, replays, refusals, short, decisive atomic.Int64
 	refills, refilled, oversold, unknown       atomic.Int64
+	split                                      atomic.Int64
 }
 
 // Stats are counts since Open, and the state of the main connection pool.
@@ -167,6 +197,7 @@ type Stats struct {
 	Refilled      int64         `json:"refilled"`       // rows added
 	OversoldUnits int64         `json:"oversold_units"` // units that a claim owed and no location had
 	Unknown       int64         `json:"unknown"`        // commits without an answer
+	Split         int64         `json:"split"`          // shared transactions that were tried again in halves
 	OpenConns     int           `json:"open_conns"`
 	InUseConns    int           `json:"in_use_conns"`
 	ConnWaits     int64         `json:"conn_waits"`
@@ -180,7 +211,7 @@ func (s *Store) Stats() Stats {
 		Deadlocks: c.deadlocks.Load(), LockWaits: c.lockWaits.Load(), Retries: c.retries.Load(),
 		Grants: c.grants.Load(), Replays: c.replays.Load(), Refusals: c.refusals.Load(),
 		Short: c.short.Load(), Decisive: c.decisive.Load(),
-		Refills: c.refills.Load(), Refilled: c.refilled.Load(), OversoldUnits: c.oversold.Load(), Unknown: c.unknown.Load(),
+		Refills: c.refills.Load(), Refilled: c.refilled.Load(), OversoldUnits: c.oversold.Load(), Unknown: c.unknown.Load(), Split: c.split.Load(),
 		OpenConns: db.OpenConnections, InUseConns: db.InUse, ConnWaits: db.WaitCount, ConnWait: db.WaitDuration,
 	}
 }

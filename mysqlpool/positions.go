@@ -1,0 +1,139 @@
+package mysqlpool
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// positions is what this process remembers of each location's pool, so that a
+// scan starts where the last one ended and a pool is refilled before it is
+// empty. All of it is a guess: a scan that comes short starts again at the
+// floor, and a refill counts the rows. It is bounded; what is forgotten costs
+// one longer scan.
+type positions struct {
+	mu   sync.Mutex
+	at   map[key]*position
+	full int
+	now  func() time.Time
+}
+
+type position struct {
+	from  int64 // the next scan begins at this unit
+	floor int64 // no row has a smaller number: numbers only grow
+	left  int64 // rows that are probably there
+	low   int64 // a refill is due below this
+
+	sold  int64 // units taken since the rate was last worked out
+	since time.Time
+	rate  float64 // units a second, smoothed
+	dry   time.Time
+}
+
+const maxPositions = 100_000
+
+// hintFrom is the unit from which on scans use a hint: before, there is little
+// to skip, and a table that young may still look empty to the optimizer.
+const hintFrom = 1000
+
+func newPositions() *positions {
+	return &positions{at: make(map[key]*position), full: maxPositions, now: time.Now}
+}
+
+func (p *positions) get(k key) *position {
+	pos := p.at[k]
+	if pos == nil {
+		if len(p.at) >= p.full {
+			for other := range p.at { // any one
+				delete(p.at, other)
+				break
+			}
+		}
+		pos = &position{since: p.now()}
+		p.at[k] = pos
+	}
+	return pos
+}
+
+// scanFrom returns where the scans of these locations begin; zero is no hint.
+func (p *positions) scanFrom(wants []amount) []int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from := make([]int64, len(wants))
+	for i, w := range wants {
+		if pos := p.at[w.key]; pos != nil && pos.from >= hintFrom {
+			from[i] = pos.from
+		}
+	}
+	return from
+}
+
+func (p *positions) floor(k key) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pos := p.at[k]; pos != nil {
+		return pos.floor
+	}
+	return 0
+}
+
+// grabbed notes what a scan found: where it ended, or that it came short and
+// the next one starts at the floor.
+func (p *positions) grabbed(w amount, n, last int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pos := p.get(w.key)
+	switch {
+	case n < w.n:
+		pos.from, pos.left = pos.floor, 0
+	case last >= pos.from:
+		pos.from = last + 1
+	}
+}
+
+// took notes units that were sold and reports whether a refill is due.
+func (p *positions) took(k key, n int64) (low bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pos := p.get(k)
+	pos.left -= n
+	pos.sold += n
+	return pos.left < max(pos.low, 1) && p.now().After(pos.dry)
+}
+
+// refilled notes what a refill found and made.
+func (p *positions) refilled(k key, floor, rows, low int64, headroom bool, pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pos := p.get(k)
+	pos.floor = max(pos.floor, floor)
+	pos.from = max(pos.from, pos.floor)
+	pos.left, pos.low = rows, low
+	if !headroom { // nothing more to give: not asked again at once
+		pos.dry = p.now().Add(pause)
+	}
+}
+
+// rateWindow is the shortest time over which a rate is worked out.
+const rateWindow = 200 * time.Millisecond
+
+// ahead is how many units the location will probably sell within d.
+func (p *positions) ahead(k key, d time.Duration) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pos := p.get(k)
+	if passed := p.now().Sub(pos.since); passed >= rateWindow {
+		measured := float64(pos.sold) / passed.Seconds()
+		weight := 1 - math.Exp(-passed.Seconds()) // a second's memory
+		if pos.rate == 0 {
+			weight = 1
+		}
+		pos.rate += weight * (measured - pos.rate)
+		pos.sold, pos.since = 0, p.now()
+	}
+	early := 0.0 // what a burst has sold since, at its own pace
+	if passed := p.now().Sub(pos.since).Seconds(); passed > 0.01 {
+		early = float64(pos.sold) / passed
+	}
+	return int64(max(pos.rate, early) * d.Seconds())
+}
