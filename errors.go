@@ -43,7 +43,7 @@ var (
 // Shortage says what is missing on one line.
 type Shortage struct {
 	Item  int64 `json:"item_id"`
-	Group int64 `json:"group_id"`
+	Group int64 `json:"group_id"` // zero: none of the groups that a choice lists
 	Want  int64 `json:"wanted"`
 	Left  int64 `json:"left"` // never below zero
 }
@@ -58,7 +58,11 @@ type OutOfStockError struct {
 func (e *OutOfStockError) Error() string {
 	parts := make([]string, len(e.Short))
 	for i, s := range e.Short {
-		parts[i] = fmt.Sprintf("item %d at group %d: %d wanted, %d left", s.Item, s.Group, s.Want, s.Left)
+		where := fmt.Sprintf("at group %d", s.Group)
+		if s.Group == 0 {
+			where = "at any listed group"
+		}
+		parts[i] = fmt.Sprintf("item %d %s: %d wanted, %d left", s.Item, where, s.Want, s.Left)
 	}
 	return fmt.Sprintf("out of stock in %s, shop %d: %s", e.Store, e.Shop, strings.Join(parts, "; "))
 }

@@ -28,18 +28,22 @@ var mayImport = map[string][]string{
 
 	// The six parts import the root and never each other.
 	"legacyredis": {"."},
-	"mysqlpool":   {"."},
+	"mysqlpool":   {".", "mysqlpool/connhold"},
 	"dualwrite":   {"."},
 	"compare":     {"."},
 	"killswitch":  {"."},
 	"rollout":     {"."},
 
-	"internal/app":      {".", "compare", "dualwrite", "killswitch", "legacyredis", "mysqlpool", "rollout", "internal/httpapi"},
+	"mysqlpool/connhold": {},
+
+	"internal/app":      {".", "compare", "dualwrite", "killswitch", "legacyredis", "mysqlpool", "mysqlpool/connhold", "rollout", "internal/httpapi"},
+	"internal/advise":   {"internal/bench"},
 	"internal/httpapi":  {"."},
 	"internal/devstack": {},
 	"internal/workload": {"."},
+	"internal/bench":    {".", "legacyredis", "mysqlpool", "mysqlpool/connhold", "internal/devstack", "internal/workload"},
 	"internal/demo":     {".", "compare", "mysqlpool", "internal/app", "internal/devstack", "internal/workload"},
-	"cmd/holdover":      {".", "compare", "dualwrite", "killswitch", "mysqlpool", "rollout", "internal/app", "internal/demo", "internal/httpapi", "internal/workload"},
+	"cmd/holdover":      {".", "compare", "dualwrite", "killswitch", "mysqlpool", "rollout", "internal/advise", "internal/app", "internal/bench", "internal/demo", "internal/httpapi", "internal/workload"},
 
 	// What only tests use.
 	"internal/model":        {"."},
@@ -55,8 +59,8 @@ var testSupport = []string{"internal/reservertest", "internal/teststack"}
 // driver stays in its own package and in internal/app; the demo's auditor has
 // clients of its own, so that it does not trust the product's.
 var mayUse = map[string][]string{
-	"github.com/redis/go-redis/v9":        {"legacyredis", "internal/app", "internal/demo", "internal/teststack"},
-	"github.com/go-sql-driver/mysql":      {"mysqlpool", "internal/app", "internal/demo", "internal/devstack", "internal/teststack"},
+	"github.com/redis/go-redis/v9":        {"legacyredis", "internal/app", "internal/bench", "internal/demo", "internal/teststack"},
+	"github.com/go-sql-driver/mysql":      {"mysqlpool", "internal/app", "internal/bench", "internal/demo", "internal/devstack", "internal/teststack"},
 	"github.com/pressly/goose/v3":         {"mysqlpool"},
 	"github.com/open-feature/go-sdk":      {"rollout", "internal/app"},
 	"github.com/prometheus/client_golang": {"internal/app"},
@@ -64,6 +68,7 @@ var mayUse = map[string][]string{
 	"github.com/DataDog/sketches-go":      {"compare"},
 	"github.com/DeRuina/timberjack":       {"compare"},
 	"github.com/google/go-cmp":            {"compare"},
+	"github.com/go-analyze/charts":        {"internal/bench"},
 	"github.com/alecthomas/kong":          {"cmd/holdover"},
 	"github.com/goccy/go-yaml":            {"cmd/holdover"},
 	"go.uber.org/goleak":                  {"internal/teststack"},

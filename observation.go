@@ -11,9 +11,10 @@ const (
 	OpClaim
 	OpRelease
 	OpExpire
+	OpExtend
 )
 
-var opNames = [...]string{"none", "reserve", "claim", "release", "expire"}
+var opNames = [...]string{"none", "reserve", "claim", "release", "expire", "extend"}
 
 func (o Op) String() string {
 	if int(o) < len(opNames) {

@@ -19,7 +19,7 @@ type finding struct {
 
 // classify compares the two answers. It reads o and keeps nothing of it.
 func classify(o holdover.Observation, lastUnitWindow int64) finding {
-	if !answered(o.Redis) || !answered(o.MySQL) || o.Op < holdover.OpReserve || o.Op > holdover.OpExpire {
+	if !answered(o.Redis) || !answered(o.MySQL) || o.Op < holdover.OpReserve || o.Op > holdover.OpExtend {
 		return finding{kind: KindNotComparable}
 	}
 	f := finding{kind: KindMatch, compared: true}

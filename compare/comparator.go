@@ -14,7 +14,7 @@ import (
 
 const (
 	numStages   = int(holdover.StageMySQLOnly) + 1
-	numOps      = int(holdover.OpExpire) + 1
+	numOps      = int(holdover.OpExtend) + 1
 	numOutcomes = int(holdover.OutcomeShed) + 1
 )
 

@@ -63,6 +63,9 @@ type VerifyConfig struct {
 	// DualSince is when dual writing began, by Redis's clock. A hold that only
 	// Redis has and that is older is named as such. Zero: not known.
 	DualSince time.Time
+	// ExpirySkew is how much earlier a hold may expire in MySQL than in Redis:
+	// in joint each has its own clock's time. Missing extensions are larger; 5 s.
+	ExpirySkew time.Duration
 }
 
 func (c VerifyConfig) withDefaults() (VerifyConfig, error) {
@@ -71,6 +74,7 @@ func (c VerifyConfig) withDefaults() (VerifyConfig, error) {
 	setDefault(&c.Tries, 5)
 	setDefault(&c.PageSize, 500)
 	setDefault(&c.CallTimeout, 5*time.Second)
+	setDefault(&c.ExpirySkew, 5*time.Second)
 	setDefault(&c.MaxRechecks, 10_000)
 	setDefault(&c.MaxDifferences, 100)
 	bad := func(field string, value any, problem string) error {
@@ -85,6 +89,8 @@ func (c VerifyConfig) withDefaults() (VerifyConfig, error) {
 		return c, bad("recheck", c.Recheck, "is negative")
 	case c.CallTimeout < 0:
 		return c, bad("call_timeout", c.CallTimeout, "is negative")
+	case c.ExpirySkew < 0:
+		return c, bad("expiry_skew", c.ExpirySkew, "is negative")
 	case min(c.Tries, c.PageSize, c.MaxRechecks, c.MaxDifferences) < 0:
 		return c, bad("tries, page_size, max_rechecks or max_differences", min(c.Tries, c.PageSize, c.MaxRechecks, c.MaxDifferences), "is negative")
 	}
@@ -101,7 +107,8 @@ const (
 	DiffOnlyInMySQL      DifferenceKind = "only-in-mysql"     // live in MySQL, not live in Redis
 	DiffNotFirm          DifferenceKind = "not-firm"          // in both, but a give-back may still undo it in MySQL
 	DiffLines            DifferenceKind = "lines-differ"      // in both, for other lines or another shop
-	DiffEndedDifferently DifferenceKind = "ended-differently" // claimed in one, given back in the other
+	DiffExpiry           DifferenceKind = "expiry-differs"    // in both, and MySQL's ends before Redis's
+	DiffEndedDifferently DifferenceKind = "ended-differently" // claimed in one, given back or claimed in other lines in the other
 	DiffCounter          DifferenceKind = "counter"           // the counter is not ledger less live holds
 	DiffCounterMissing   DifferenceKind = "counter-missing"   // the item is in the ledger and has no counter
 	DiffLedgerMissing    DifferenceKind = "ledger-missing"    // Redis holds units of an item that has no ledger row

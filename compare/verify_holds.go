@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"holdover"
 )
@@ -118,7 +119,7 @@ func (v *verifier) lookHolds(ctx context.Context) error {
 			Kind: kind, Token: token.String(), Shop: known.Shop, Text: text, Units: unitsOf(known.Lines),
 			Redis: r.State.String(), MySQL: m.State.String(),
 		}
-		seen := fmt.Sprint(kind, r.State, r.Shop, r.Lines, m.State, m.Shop, m.Lines, m.Firm)
+		seen := fmt.Sprint(kind, r.State, r.Shop, r.Lines, r.Claimed, r.ExpiresAt, m.State, m.Shop, m.Lines, m.Claimed, m.ExpiresAt, m.Firm)
 		h.stable = h.seen == seen
 		h.seen = seen
 	}
@@ -147,6 +148,10 @@ func (v *verifier) judge(r, m holdover.Hold) (DifferenceKind, string) {
 		if !m.Firm {
 			return DiffNotFirm, "live in both, tentative in mysql"
 		}
+		// Redis decides about expiries, and so has each extension first.
+		if early := r.ExpiresAt.Sub(m.ExpiresAt); r.State == holdover.StateHeld && early > v.cfg.ExpirySkew {
+			return DiffExpiry, fmt.Sprintf("mysql's expiry is %s before redis's: an extension is missing there; mysql's reaper takes it over", early.Round(time.Millisecond))
+		}
 	case r.State.Live():
 		if r.State == holdover.StateClaiming && m.State == holdover.StateClaimed {
 			break // Redis's mark is cleared after the ledger was written
@@ -160,6 +165,9 @@ func (v *verifier) judge(r, m holdover.Hold) (DifferenceKind, string) {
 	case r.State.Ended() && m.State.Ended():
 		if (r.State == holdover.StateClaimed) != (m.State == holdover.StateClaimed) {
 			return DiffEndedDifferently, fmt.Sprintf("%s in redis, %s in mysql", r.State, m.State)
+		}
+		if r.State == holdover.StateClaimed && len(r.Lines) > 0 && !slices.Equal(r.Part(), m.Part()) {
+			return DiffEndedDifferently, fmt.Sprintf("%v claimed in redis, %v in mysql", r.Part(), m.Part())
 		}
 	}
 	return "", ""

@@ -348,8 +348,8 @@ func (v *verifier) readCounters(ctx context.Context, shop int64, items []int64, 
 	})
 }
 
-// heldUnits sums up Redis's live holds by item. A hold that is claiming and
-// whose ledger write is done takes nothing from the ledger any more.
+// heldUnits sums up Redis's live holds by item. A hold that is claiming keeps
+// what its claim takes, and nothing any more when its ledger write is done.
 func (v *verifier) heldUnits(ctx context.Context) (map[itemKey]int64, error) {
 	live, err := v.redisHolds(ctx)
 	if err != nil {
@@ -366,7 +366,7 @@ func (v *verifier) heldUnits(ctx context.Context) (map[itemKey]int64, error) {
 				continue
 			}
 		}
-		for _, l := range h.Lines {
+		for _, l := range h.Part() {
 			held[itemKey{h.Shop, l.Item}] += l.Quantity
 		}
 	}

@@ -79,8 +79,12 @@ func (c *containedRedis) Copy(ctx context.Context, e holdover.Epoch, h holdover.
 	return contained(c.store, c.pod, "copy", h.Token, func() (holdover.Copied, error) { return c.redis.Copy(ctx, e, h) })
 }
 
-func (c *containedRedis) Mark(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token) (holdover.Hold, error) {
-	return contained(c.store, c.pod, "mark", token, func() (holdover.Hold, error) { return c.redis.Mark(ctx, e, shop, token) })
+func (c *containedRedis) Mark(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, part []holdover.Line) (holdover.Hold, error) {
+	return contained(c.store, c.pod, "mark", token, func() (holdover.Hold, error) { return c.redis.Mark(ctx, e, shop, token, part) })
+}
+
+func (c *containedRedis) Extend(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, ttl, life time.Duration) (holdover.Hold, error) {
+	return contained(c.store, c.pod, "extend", token, func() (holdover.Hold, error) { return c.redis.Extend(ctx, e, shop, token, ttl, life) })
 }
 
 func (c *containedRedis) End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State) (holdover.Hold, error) {
@@ -129,8 +133,14 @@ func (c *containedMySQL) JournalGrant(ctx context.Context, e holdover.Epoch, tok
 	return containedErr(c.store, c.pod, "journal a grant", token, func() error { return c.mysql.JournalGrant(ctx, e, token) })
 }
 
-func (c *containedMySQL) Claim(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, journal bool) (holdover.Hold, error) {
-	return contained(c.store, c.pod, "claim", token, func() (holdover.Hold, error) { return c.mysql.Claim(ctx, e, shop, token, journal) })
+func (c *containedMySQL) Claim(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, part []holdover.Line, journal bool) (holdover.Hold, error) {
+	return contained(c.store, c.pod, "claim", token, func() (holdover.Hold, error) { return c.mysql.Claim(ctx, e, shop, token, part, journal) })
+}
+
+func (c *containedMySQL) Extend(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, ttl, life time.Duration, journal bool) (holdover.Hold, error) {
+	return contained(c.store, c.pod, "extend", token, func() (holdover.Hold, error) {
+		return c.mysql.Extend(ctx, e, shop, token, ttl, life, journal)
+	})
 }
 
 func (c *containedMySQL) End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State, journal bool) (holdover.Hold, error) {

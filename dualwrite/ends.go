@@ -10,36 +10,44 @@ import (
 )
 
 // Claim makes the deduction permanent; see holdover.Reserver.
-func (f *Facade) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+func (f *Facade) Claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
 	if err := checkNames(shop, token); err != nil {
 		return holdover.Result{Decision: f.decision(f.view.Load(), holdover.StoreNone, "the request is not valid")}, err
 	}
+	res, err := f.claimHold(ctx, shop, token, lines...)
+	return f.late.AfterClaim(ctx, shop, token, lines, res, err)
+}
+
+// claimHold claims a hold that has not ended.
+func (f *Facade) claimHold(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
 	a := newAttempt(token)
 	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
-		return f.claim(ctx, v, a, shop)
+		return f.claim(ctx, v, a, shop, lines)
 	})
 }
 
 // claim is one turn of a claim (rule 12): mark in Redis, ledger and end record
 // in MySQL, then clear Redis off the buyer's path. Once marked, it is certain.
-func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64) (holdover.Result, error) {
+// The mark gives back what is not part of the claim; from then on Hold.Claimed
+// says what is, in both stores, the journal and the facts.
+func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64, part []holdover.Line) (holdover.Result, error) {
 	if v.Stage == holdover.StageMySQLOnly {
-		h, err := f.mysql.Claim(ctx, v.Epoch, shop, a.token, false)
+		h, err := f.mysql.Claim(ctx, v.Epoch, shop, a.token, part, false)
 		return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, err, "mysql decides alone")
 	}
 	o := f.observation(v, a, holdover.OpClaim, holdover.Request{Shop: shop, Token: a.token})
-	marked, err := timed(&o.Redis, func() (holdover.Hold, error) { return f.mark(ctx, v, a, shop) })
+	marked, err := timed(&o.Redis, func() (holdover.Hold, error) { return f.mark(ctx, v, a, shop, part) })
 	switch {
 	case err == nil:
 	case v.Stage == holdover.StageMySQL && (errors.Is(err, holdover.ErrUnknownHold) || f.redisGone(err)):
-		return f.claimWithoutRedis(ctx, v, a, shop, o, err)
+		return f.claimWithoutRedis(ctx, v, a, shop, part, o, err)
 	default:
 		if v.Stage.Dual() && holdover.NoAnswer(err) {
 			f.observe(o)
 		}
 		return f.ended(v, holdover.StoreRedis, marked, shop, holdover.StateClaimed, f.redisErr(err), "redis decides whether an end may begin")
 	}
-	o.Lines, o.Redis.State = marked.Lines, marked.State
+	o.Lines, o.Redis.State = marked.Part(), marked.State
 	v.noteAge(&o, marked)
 	if marked.State == holdover.StateClaimed {
 		marked.Again = true
@@ -71,14 +79,18 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64) (ho
 	f.observeDual(v, o)
 	f.clearInRedis(v, h)
 	if len(h.Lines) == 0 {
-		h.Lines = marked.Lines
+		h.Lines, h.Claimed = marked.Lines, marked.Claimed
+	}
+	if !holdover.SameLines(h.Part(), marked.Part()) { // claimed by MySQL alone, while Redis was away
+		return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed,
+			fmt.Errorf("pod %s, hold %s: another part of it was claimed: %w", f.cfg.Pod, a.token, holdover.ErrTokenReused), "mysql knows it as claimed in other lines")
 	}
 	return f.ended(v, v.Stage.Truth(), h, shop, holdover.StateClaimed, nil, "marked in redis, written to the ledger")
 }
 
 // mark begins the claim in Redis. While Redis decides, a hold that only MySQL
 // knows is honoured as a vote for units (rule 16).
-func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64) (holdover.Hold, error) {
+func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64, part []holdover.Line) (holdover.Hold, error) {
 	markCtx := ctx
 	if v.Stage == holdover.StageMySQL {
 		if f.redisIsAway() {
@@ -88,7 +100,7 @@ func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64) (hol
 		defer cancel()
 		markCtx = short
 	}
-	h, err := f.redis.Mark(markCtx, v.Epoch, shop, a.token)
+	h, err := f.redis.Mark(markCtx, v.Epoch, shop, a.token, part)
 	if v.Stage == holdover.StageMySQL {
 		f.noteSilence(err)
 	}
@@ -110,19 +122,19 @@ func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64) (hol
 		return holdover.Hold{}, voteErr
 	}
 	f.stats.adopted.Add(1)
-	return f.redis.Mark(ctx, v.Epoch, shop, a.token)
+	return f.redis.Mark(ctx, v.Epoch, shop, a.token, part)
 }
 
 // claimWithoutRedis is a claim in mysql when Redis is away or does not know the
 // hold: the ledger, the end record and the journal row in one transaction that
 // reads the fence.
-func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, shop int64, o holdover.Observation, why error) (holdover.Result, error) {
+func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, shop int64, part []holdover.Line, o holdover.Observation, why error) (holdover.Result, error) {
 	h, err := timed(&o.MySQL, func() (holdover.Hold, error) {
 		return waitMySQL(ctx, f, v, "claim", a.token, func(ctx context.Context) (holdover.Hold, error) {
-			return f.mysql.Claim(ctx, v.Epoch, shop, a.token, true)
+			return f.mysql.Claim(ctx, v.Epoch, shop, a.token, part, true)
 		})
 	})
-	o.MySQL.State, o.Lines = h.State, h.Lines
+	o.MySQL.State, o.Lines = h.State, h.Part()
 	if err == nil || holdover.NoAnswer(err) {
 		o.Redis.Outcome = holdover.OutcomeError
 		f.observe(o)
@@ -145,10 +157,11 @@ func (f *Facade) Release(ctx context.Context, shop int64, token holdover.Token) 
 		return holdover.Result{Decision: f.decision(f.view.Load(), holdover.StoreNone, "the request is not valid")}, err
 	}
 	a := newAttempt(token)
-	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
+	res, err := f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
 		h, by, reason, err := f.end(ctx, v, a, shop, holdover.StateReleased)
 		return f.ended(v, by, h, shop, holdover.StateReleased, err, reason)
 	})
+	return f.late.AfterEnded(ctx, shop, token, res, err)
 }
 
 // end is one turn of a release or an expiry (rules 13 and 14): it begins in the
@@ -305,7 +318,7 @@ func (f *Facade) Lookup(ctx context.Context, shop int64, token holdover.Token) (
 	if err != nil { // the hold may have been given back between the two, and taken anew
 		f.giveBack(ctx, a)
 	}
-	return res, err
+	return f.late.AfterLookup(ctx, res, err)
 }
 
 // checkNames refuses what can't be the name of a hold.

@@ -466,7 +466,7 @@ func TestDrainDeletesOnlyTheVersionItApplied(t *testing.T) {
 	r.next(redisOps("Apply"), after(func() { // redis goes away again, and the buyer claims on another instance
 		other := r.another(t, still)
 		fence, _ := other.Agreed()
-		if _, err := r.mysql.Claim(t.Context(), fence.Epoch, r.shop, q.Token, true); err != nil {
+		if _, err := r.mysql.Claim(t.Context(), fence.Epoch, r.shop, q.Token, nil, true); err != nil {
 			t.Errorf("claim: %v", err)
 		}
 	}))

@@ -123,6 +123,7 @@ type Facade struct {
 	undos      undos
 	rechecks   chan recheck
 	calls      calls // store calls that outlive their caller (rule 8)
+	late       holdover.LateClaims
 	stats      counters
 }
 
@@ -138,18 +139,19 @@ func New(cfg Config) (*Facade, error) {
 	f.unmirrored = newUnmirrored(cfg.UnmirroredMax)
 	f.undos = undos{max: cfg.UnmirroredMax, owed: make(map[undo]struct{})}
 	f.rechecks = make(chan recheck, cfg.RecheckMax)
+	f.late = f.lateClaims()
 	f.lanes = newLanes(cfg.Lanes, cfg.LaneDepth, cfg.LaneTimeout, f.laneFailed)
 	return f, nil
 }
 
 // Run does the background work until ctx ends: the lanes, the drain of the
 // journal and of unmirrored tokens, the sweep of expired holds and marked
-// claims, and re-checks of differences. It returns when all of it has stopped;
+// claims, adjustments that were left open, and re-checks of differences. It returns when all of it has stopped;
 // what the lanes still hold then is run first, within LaneTimeout. Call it
 // once; the facade can be used until Run returns.
 func (f *Facade) Run(ctx context.Context) {
 	var background sync.WaitGroup
-	for _, loop := range []func(context.Context){f.drainLoop, f.sweepLoop, f.recheckLoop} {
+	for _, loop := range []func(context.Context){f.drainLoop, f.sweepLoop, f.recheckLoop, f.adjustLoop} {
 		background.Go(func() { loop(ctx) })
 	}
 	f.lanes.run(ctx)
@@ -203,8 +205,9 @@ type attempt struct {
 	id                     holdover.Attempt
 	token                  holdover.Token
 	began                  time.Time
-	askedRedis, askedMySQL bool           // it may have taken units there
-	epoch                  holdover.Epoch // of its last vote
+	askedRedis, askedMySQL bool            // it may have taken units there
+	epoch                  holdover.Epoch  // of its last vote
+	lines                  []holdover.Line // what it asked for last; see place
 	moves                  int
 }
 

@@ -300,8 +300,14 @@ func (r *faultyRedis) Copy(ctx context.Context, e holdover.Epoch, h holdover.Hol
 	return through(r.faults, ctx, r.call("Copy", h.Token), func(ctx context.Context) (holdover.Copied, error) { return r.Redis.Copy(ctx, e, h) })
 }
 
-func (r *faultyRedis) Mark(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token) (holdover.Hold, error) {
-	return through(r.faults, ctx, r.call("Mark", token), func(ctx context.Context) (holdover.Hold, error) { return r.Redis.Mark(ctx, e, shop, token) })
+func (r *faultyRedis) Mark(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, part []holdover.Line) (holdover.Hold, error) {
+	return through(r.faults, ctx, r.call("Mark", token), func(ctx context.Context) (holdover.Hold, error) { return r.Redis.Mark(ctx, e, shop, token, part) })
+}
+
+func (r *faultyRedis) Extend(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, ttl, life time.Duration) (holdover.Hold, error) {
+	return through(r.faults, ctx, r.call("Extend", token), func(ctx context.Context) (holdover.Hold, error) {
+		return r.Redis.Extend(ctx, e, shop, token, ttl, life)
+	})
 }
 
 func (r *faultyRedis) End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State) (holdover.Hold, error) {
@@ -366,8 +372,16 @@ func (m *faultyMySQL) JournalGrant(ctx context.Context, e holdover.Epoch, token 
 	return m.run(ctx, m.call("JournalGrant", token), func(ctx context.Context) error { return m.MySQL.JournalGrant(ctx, e, token) })
 }
 
-func (m *faultyMySQL) Claim(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, journal bool) (holdover.Hold, error) {
-	return through(m.faults, ctx, m.call("Claim", token), func(ctx context.Context) (holdover.Hold, error) { return m.MySQL.Claim(ctx, e, shop, token, journal) })
+func (m *faultyMySQL) Claim(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, part []holdover.Line, journal bool) (holdover.Hold, error) {
+	return through(m.faults, ctx, m.call("Claim", token), func(ctx context.Context) (holdover.Hold, error) {
+		return m.MySQL.Claim(ctx, e, shop, token, part, journal)
+	})
+}
+
+func (m *faultyMySQL) Extend(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, ttl, life time.Duration, journal bool) (holdover.Hold, error) {
+	return through(m.faults, ctx, m.call("Extend", token), func(ctx context.Context) (holdover.Hold, error) {
+		return m.MySQL.Extend(ctx, e, shop, token, ttl, life, journal)
+	})
 }
 
 func (m *faultyMySQL) End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State, journal bool) (holdover.Hold, error) {

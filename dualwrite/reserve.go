@@ -15,6 +15,12 @@ func (f *Facade) Reserve(ctx context.Context, r holdover.Request) (holdover.Resu
 	if err != nil {
 		return holdover.Result{Decision: f.decision(f.view.Load(), holdover.StoreNone, "the request is not valid")}, err
 	}
+	res, err := f.reserveNormal(ctx, r)
+	return f.late.AfterEnded(ctx, r.Shop, r.Token, res, err)
+}
+
+// reserveNormal answers a normalized request.
+func (f *Facade) reserveNormal(ctx context.Context, r holdover.Request) (holdover.Result, error) {
 	a := newAttempt(r.Token)
 	res, err := f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
 		return f.reserve(ctx, v, a, r)
@@ -31,12 +37,13 @@ func (f *Facade) Reserve(ctx context.Context, r holdover.Request) (holdover.Resu
 func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Request) (holdover.Result, error) {
 	switch v.Stage {
 	case holdover.StageRedis:
-		g, err := f.voteRedis(ctx, v, a, r)
+		g, err := f.placeInRedis(ctx, v, a, &r)
 		return f.granted(v, holdover.StoreRedis, g, err, "redis decides alone")
 
 	case holdover.StageShadow: // rule 6: R votes; answer; the fact follows in the lane
 		o := f.observation(v, a, holdover.OpReserve, r)
-		g, err := timed(&o.Redis, func() (holdover.Grant, error) { return f.voteRedis(ctx, v, a, r) })
+		g, err := timed(&o.Redis, func() (holdover.Grant, error) { return f.placeInRedis(ctx, v, a, &r) })
+		o.Lines = r.Lines
 		switch {
 		case err == nil:
 			f.mirrorGrant(v, o, g)
@@ -50,8 +57,9 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 
 	case holdover.StageJoint: // rule 6: both must grant, Redis first
 		o := f.observation(v, a, holdover.OpReserve, r)
-		g, err := timed(&o.Redis, func() (holdover.Grant, error) { return f.voteRedis(ctx, v, a, r) })
-		if err != nil {
+		g, err := f.placeInBoth(ctx, v, a, &r, &o)
+		o.Lines = r.Lines
+		if o.MySQL.Outcome == holdover.OutcomeNone {
 			if isRefusal(err) {
 				f.probeMySQL(v, o, err)
 			} else if holdover.NoAnswer(err) {
@@ -59,20 +67,19 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 			}
 			return f.granted(v, holdover.StoreRedis, g, err, "redis is asked first")
 		}
-		m, err := timed(&o.MySQL, func() (holdover.Grant, error) { return f.voteMySQL(ctx, v, a, r, false) })
 		if !errors.Is(err, holdover.ErrStale) {
 			f.settle(v, o)
 		}
 		if err != nil {
-			return f.granted(v, holdover.StoreMySQL, m, err, "redis granted, mysql must grant too")
+			return f.granted(v, holdover.StoreMySQL, g, err, "redis granted, mysql must grant too")
 		}
-		g.Replayed = g.Replayed && m.Replayed
 		return f.granted(v, holdover.StoreRedis, g, nil, "redis and mysql both granted")
 
 	case holdover.StageMySQL: // rule 7: M grants; the copy goes into R; then the answer
 		o := f.observation(v, a, holdover.OpReserve, r)
 		away := f.redisIsAway()
-		g, err := timed(&o.MySQL, func() (holdover.Grant, error) { return f.voteMySQL(ctx, v, a, r, away) })
+		g, err := timed(&o.MySQL, func() (holdover.Grant, error) { return f.placeInMySQL(ctx, v, a, &r, away) })
+		o.Lines = r.Lines
 		if err != nil {
 			if isRefusal(err) {
 				f.probeRedis(v, o, r)
@@ -110,7 +117,7 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 		return f.granted(v, holdover.StoreMySQL, g, nil, "mysql granted and journaled it: redis did not answer")
 
 	case holdover.StageMySQLOnly:
-		g, err := f.voteMySQL(ctx, v, a, r, false)
+		g, err := f.placeInMySQL(ctx, v, a, &r, false)
 		return f.granted(v, holdover.StoreMySQL, g, err, "mysql decides alone")
 
 	default:

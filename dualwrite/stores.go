@@ -32,7 +32,9 @@ type Steps interface {
 	// and never revives a token with an end record (rule 15). It returns the
 	// hold as it is afterwards: a fact that lost against an end record is seen
 	// by the State. A held fact that finds no unit: ErrOutOfStock in MySQL (a
-	// debt); Redis's counter goes below zero instead.
+	// debt); Redis's counter goes below zero instead. A held fact of a hold that
+	// is there moves its expiry forward, never back; a claimed one takes
+	// h.Claimed, or all, and gives the rest back.
 	Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, error)
 	// GiveBack undoes a tentative grant of this attempt and reports whether it
 	// did. Firm holds, other attempts' holds, ended holds and holds older than
@@ -48,6 +50,7 @@ type Steps interface {
 type Redis interface {
 	Fenced
 	Steps
+	RedisAdjustments
 
 	// CompareAndSetFence writes f if the fence is still at epoch from (zero: no
 	// fence yet); else a *StaleError with the fence that is there (rule 3).
@@ -62,10 +65,18 @@ type Redis interface {
 	// counter may go below zero. wouldGrant and remaining are what DECR would
 	// have said. Errors: as Apply, *StaleError, *EndedError, ErrAlreadyClaimed.
 	Copy(ctx context.Context, e holdover.Epoch, h holdover.Hold) (holdover.Copied, error)
-	// Mark begins a claim: held becomes claiming (rule 12). It returns the
-	// hold; claimed and claiming are no error. A hold of another shop is
-	// unknown; shop zero is any. Errors: ErrUnknownHold, *EndedError.
-	Mark(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token) (holdover.Hold, error)
+	// Mark begins a claim: held becomes claiming (rule 12). With part, only
+	// those lines: the rest goes back to the counters in the same step, and the
+	// hold's Claimed says so from then on. It returns the hold; claimed and
+	// claiming are no error when they are of the same part, else ErrTokenReused.
+	// A hold of another shop is unknown; shop zero is any. Errors:
+	// ErrUnknownHold, *EndedError, *InvalidError (no part of the hold).
+	Mark(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, part []holdover.Line) (holdover.Hold, error)
+	// Extend moves a held hold's expiry to at least ttl from now, at most life
+	// from its grant, never back. A hold of another shop is unknown; shop zero
+	// is any. Errors: ErrUnknownHold, *EndedError, ErrAlreadyClaimed,
+	// ErrClaimPending.
+	Extend(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, ttl, life time.Duration) (holdover.Hold, error)
 	// End begins an end: held, or unknown, becomes how (released or expired),
 	// and the units go back to the counter (rule 13). Ended already: no error,
 	// the hold says how. For StateExpired a hold whose expiry has not passed is
@@ -89,6 +100,7 @@ type Redis interface {
 type MySQL interface {
 	Fenced
 	Steps
+	MySQLAdjustments
 
 	// RaiseFence writes f if its epoch is larger than the store's, and returns
 	// the fence that is there afterwards (rule 2).
@@ -104,8 +116,13 @@ type MySQL interface {
 	// Claim deducts the ledger and ends the hold without Redis's mark, under
 	// the epoch; with journal it records that Redis does not know (rule 12 with
 	// Redis away, or mysql-only). Claimed already: no error. A hold of another
-	// shop is unknown; shop zero is any. Errors: ErrUnknownHold, *EndedError.
-	Claim(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, journal bool) (holdover.Hold, error)
+	// shop is unknown; shop zero is any. With part, only those lines: see
+	// Redis.Mark. Errors: ErrUnknownHold, *EndedError, ErrTokenReused,
+	// *InvalidError.
+	Claim(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, part []holdover.Line, journal bool) (holdover.Hold, error)
+	// Extend is Redis.Extend in MySQL, under the epoch; with journal it records
+	// that Redis does not know.
+	Extend(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, ttl, life time.Duration, journal bool) (holdover.Hold, error)
 	// End ends the hold in MySQL alone, under the epoch (rule 14). Ended
 	// already: no error, the hold says how. StateExpired leaves a hold whose
 	// expiry has not passed. A hold of another shop: ErrUnknownHold; shop zero

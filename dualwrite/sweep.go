@@ -18,28 +18,59 @@ func (f *Facade) expireDue(ctx context.Context, v *view, refused Steps, r holdov
 	}
 	var ended bool
 	for _, h := range due {
-		ended = f.expire(ctx, v, h.Token) || ended
+		_, over := f.expire(ctx, v, h)
+		ended = over || ended
 	}
 	return ended
 }
 
-// expire runs the expiry step for one hold and reports whether it is over.
-func (f *Facade) expire(ctx context.Context, v *view, token holdover.Token) bool {
-	h, _, _, err := f.end(ctx, v, newAttempt(token), 0, holdover.StateExpired)
+// expire runs the expiry step for one hold that is due in a store, and returns
+// it as it is then, and whether it is over.
+func (f *Facade) expire(ctx context.Context, v *view, due holdover.Hold) (h holdover.Hold, over bool) {
+	if v.Stage == holdover.StageJoint && !f.carriedOver(ctx, v, due.Token) {
+		return due, false
+	}
+	h, _, _, err := f.end(ctx, v, newAttempt(due.Token), 0, holdover.StateExpired)
 	switch {
 	case errors.Is(err, holdover.ErrStale):
 		_, _ = f.newer(ctx, v, err) // the next round uses the new stage
-		return false
+		return h, false
 	case err != nil:
 		if !errors.Is(err, holdover.ErrClaimPending) && !errors.Is(err, holdover.ErrAlreadyClaimed) {
 			f.stats.sweepErrors.Add(1)
 		}
-		return false
+		return h, false
 	}
 	if h.State == holdover.StateExpired && !h.Again {
 		f.stats.expired.Add(1)
 	}
-	return h.State.Ended()
+	return h, h.State.Ended()
+}
+
+// carriedOver is asked in joint before a hold is expired: MySQL's journal may
+// have got a row of an extension after the step back from mysql found it empty.
+// Behind MySQL's fence none can follow. What the row says goes into Redis first;
+// false says that the hold lives on until that is done.
+func (f *Facade) carriedOver(ctx context.Context, v *view, token holdover.Token) bool {
+	if v.journalEmpty.Load() {
+		return true
+	}
+	if err := f.raiseMySQL(ctx); err != nil {
+		return false
+	}
+	rows, err := f.mysql.Journal(ctx, f.cfg.DrainBatch)
+	if err != nil || len(rows) >= f.cfg.DrainBatch {
+		return false
+	}
+	for _, row := range rows {
+		if row.Hold.Token == token && f.carryJournaled(ctx, row.Hold) != nil {
+			return false
+		}
+	}
+	if len(rows) == 0 {
+		v.journalEmpty.Store(true)
+	}
+	return true
 }
 
 // sweepLoop expires what is due and rolls marked claims forward, until ctx
@@ -90,8 +121,16 @@ func (f *Facade) sweepDue(ctx context.Context, v *view, store Steps, grace time.
 			if ctx.Err() != nil || f.view.Load() != v {
 				return nil
 			}
-			if !f.expire(ctx, v, h.Token) {
-				failed++
+			now, over := f.expire(ctx, v, h)
+			if over {
+				continue
+			}
+			failed++
+			if store == Steps(f.mysql) && now.State == holdover.StateHeld && now.Firm && now.ExpiresAt.After(h.ExpiresAt) {
+				// Redis was told of an extension that never came here.
+				if _, err := f.applyToMySQL(ctx, now); f.stops(err, "extend in mysql as in redis", h.Token) {
+					return err
+				}
 			}
 		}
 		if failed < f.cfg.SweepBatch || limit >= 64*f.cfg.SweepBatch {
@@ -120,7 +159,7 @@ func (f *Facade) sweepRedisAfterMySQL(ctx context.Context, v *view) error {
 				return err
 			}
 		case known.State == holdover.StateNone:
-			f.expire(ctx, v, h.Token)
+			f.expire(ctx, v, h)
 		}
 	}
 	return nil
@@ -143,7 +182,7 @@ func (f *Facade) rollForward(ctx context.Context, v *view) error {
 		known, err := f.applyToMySQL(ctx, fact)
 		if err == nil {
 			if len(known.Lines) == 0 {
-				known.Shop, known.Lines = h.Shop, h.Lines
+				known.Shop, known.Lines, known.Claimed = h.Shop, h.Lines, h.Claimed
 			}
 			_, err = f.redis.Apply(ctx, known)
 		}

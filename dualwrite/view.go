@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"holdover"
@@ -17,6 +18,9 @@ type view struct {
 	dualSince time.Time
 	// moved is closed when a newer view replaces this one.
 	moved chan struct{}
+	// journalEmpty: in joint, MySQL's journal was seen empty behind this fence,
+	// and stays so.
+	journalEmpty atomic.Bool
 }
 
 // Agreed returns the fence this instance works with; ErrNotReady before the

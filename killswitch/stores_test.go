@@ -103,7 +103,7 @@ func TestRealTripCarriesWhatOnlyMySQLKnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := p.mysql.Claim(ctx, 3, 0, claimed.Token, true); err != nil {
+	if _, err := p.mysql.Claim(ctx, 3, 0, claimed.Token, nil, true); err != nil {
 		t.Fatal(err)
 	}
 

@@ -19,6 +19,8 @@
 //	hold:<token>             hash: state, shop, lines ("item:group:quantity,..."), expires_ms, granted_ms, attempt, firm
 //	holds                    sorted set of held tokens by expiry
 //	claiming                 sorted set of marked tokens by time of the mark
+//	adjust:<token>           hash: units given up for an adjustment, and how it was settled; for EndRetention after that
+//	adjusting                sorted set of adjustments that are not settled, by time
 //	fence, fence:history     hash; list, newest first
 //	instances, instances:seen  hash by id; sorted set by last heartbeat
 //

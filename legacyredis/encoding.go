@@ -97,7 +97,9 @@ func (r *reply) hold() (holdover.Hold, error) {
 	attempt, attemptErr := strconv.ParseUint(l.text(), 16, 64)
 	h.Attempt = holdover.Attempt(attempt)
 	h.Firm = l.text() == "1" && state != holdover.StateNone
-	return h, errors.Join(r.err, l.err, tokenErr, stateErr, linesErr, attemptErr)
+	claimed, claimedErr := decodeLines(l.text())
+	h.Claimed = claimed
+	return h, errors.Join(r.err, l.err, tokenErr, stateErr, linesErr, attemptErr, claimedErr)
 }
 
 func (r *reply) holds() ([]holdover.Hold, error) {
@@ -133,6 +135,6 @@ func (r *reply) fence() (holdover.Fence, error) {
 func packFact(h holdover.Hold) string {
 	return strings.Join([]string{
 		h.Token.String(), strconv.FormatInt(h.Shop, 10), encodeLines(h.Lines), h.State.String(),
-		strconv.FormatInt(millis(h.ExpiresAt), 10), strconv.FormatInt(millis(h.GrantedAt), 10), attemptText(h.Attempt),
+		strconv.FormatInt(millis(h.ExpiresAt), 10), strconv.FormatInt(millis(h.GrantedAt), 10), attemptText(h.Attempt), encodeLines(h.Claimed),
 	}, "|")
 }

@@ -52,7 +52,7 @@ func (l *sqlLedger) Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, 
 		return holdover.Hold{}, &holdover.StoreError{Store: holdover.StoreMySQL, Pod: podA, Op: "apply claimed", Token: h.Token, Err: errors.New("the test took it away")}
 	}
 	if l.ended.Load() {
-		h.State = holdover.StateExpired
+		h.State, h.Claimed = holdover.StateExpired, nil
 		return h, nil
 	}
 	tx, err := l.db.BeginTx(ctx, nil)
@@ -67,7 +67,7 @@ func (l *sqlLedger) Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, 
 	if n, err := result.RowsAffected(); err != nil {
 		return holdover.Hold{}, err
 	} else if n == 1 {
-		for _, line := range h.Lines {
+		for _, line := range h.Part() {
 			if _, err := tx.ExecContext(ctx, "UPDATE stock SET available = available - ? WHERE shop_id = ? AND item_id = ?", line.Quantity, h.Shop, line.Item); err != nil {
 				return holdover.Hold{}, err
 			}

@@ -25,7 +25,7 @@ func TestDueAndMarked(t *testing.T) {
 	minute, hour, second := held(item, time.Minute), held(item2, time.Hour), held(item, time.Second)
 	held(item, -time.Hour) // not due
 	marked := held(item, time.Hour)
-	must[holdover.Hold](t)(r.Mark(ctx, 0, 0, marked))
+	must[holdover.Hold](t)(r.Mark(ctx, 0, 0, marked, nil))
 
 	for _, test := range []struct {
 		name  string
@@ -62,7 +62,7 @@ func TestDueAndMarked(t *testing.T) {
 	}
 	// A repeated mark does not make it younger.
 	r.raw.ZAdd(ctx, "claiming", zMember(float64(now-2*3600_000), marked.String()))
-	must[holdover.Hold](t)(r.Mark(ctx, 0, 0, marked))
+	must[holdover.Hold](t)(r.Mark(ctx, 0, 0, marked, nil))
 	if got := must[[]holdover.Hold](t)(r.Marked(ctx, time.Hour, 10)); len(got) != 1 {
 		t.Error("a repeated mark made the first one younger")
 	}
@@ -89,7 +89,7 @@ func TestLiveHoldsComesToAll(t *testing.T) {
 		case 0:
 			want[token] = holdover.StateHeld
 		case 1:
-			must[holdover.Hold](t)(r.Mark(ctx, 0, 0, token))
+			must[holdover.Hold](t)(r.Mark(ctx, 0, 0, token, nil))
 			want[token] = holdover.StateClaiming
 		case 2:
 			must[holdover.Hold](t)(r.End(ctx, 0, 0, token, holdover.StateReleased))

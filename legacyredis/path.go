@@ -67,6 +67,8 @@ type Path struct {
 	ledger Ledger
 	cfg    PathConfig
 	log    *slog.Logger
+	placer holdover.Placer
+	late   holdover.LateClaims
 }
 
 // NewPath returns a Path over the store. The caller runs Run, or Sweep, and
@@ -93,7 +95,10 @@ func NewPath(store *Store, ledger Ledger, cfg PathConfig) (*Path, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &Path{store: store, ledger: ledger, cfg: cfg, log: cfg.Logger.With("pod", store.cfg.Pod)}, nil
+	p := &Path{store: store, ledger: ledger, cfg: cfg, log: cfg.Logger.With("pod", store.cfg.Pod)}
+	p.placer = holdover.Placer{Vote: p.vote, Lookup: store.Lookup}
+	p.late = holdover.LateClaims{Off: cfg.Limits.NoLateClaims, Reserve: p.reserve, Claim: p.claim, Lookup: store.Lookup}
+	return p, nil
 }
 
 // lazyRounds bounds how often one reserve expires due holds and asks again.
@@ -107,13 +112,14 @@ func (p *Path) Reserve(ctx context.Context, r holdover.Request) (holdover.Result
 	if err != nil {
 		return p.result(holdover.Hold{}, "the request is wrong"), err
 	}
-	grant, err := p.store.Vote(ctx, holdover.Ticket{}, r)
-	for round := 0; round < lazyRounds && errors.Is(err, holdover.ErrOutOfStock); round++ {
-		if p.expireFor(ctx, r) == 0 {
-			break
-		}
-		grant, err = p.store.Vote(ctx, holdover.Ticket{}, r)
-	}
+	result, err := p.reserve(ctx, r)
+	return p.late.AfterEnded(ctx, r.Shop, r.Token, result, err)
+}
+
+// reserve answers a normalized request. Redis knows no locations: a choice is
+// taken from its first group.
+func (p *Path) reserve(ctx context.Context, r holdover.Request) (holdover.Result, error) {
+	grant, _, err := p.placer.Place(ctx, r)
 	switch {
 	case err == nil:
 		result := p.result(grant.Hold, "redis granted it")
@@ -124,6 +130,18 @@ func (p *Path) Reserve(ctx context.Context, r holdover.Request) (holdover.Result
 	default:
 		return p.failed(err)
 	}
+}
+
+// vote asks for concrete lines.
+func (p *Path) vote(ctx context.Context, r holdover.Request) (holdover.Grant, error) {
+	grant, err := p.store.Vote(ctx, holdover.Ticket{}, r)
+	for round := 0; round < lazyRounds && errors.Is(err, holdover.ErrOutOfStock); round++ {
+		if p.expireFor(ctx, r) == 0 {
+			break
+		}
+		grant, err = p.store.Vote(ctx, holdover.Ticket{}, r)
+	}
+	return grant, err
 }
 
 // expireFor ends due holds of the request's items and says how many.
@@ -145,10 +163,17 @@ func (p *Path) expireFor(ctx context.Context, r holdover.Request) int {
 }
 
 // Claim implements holdover.Reserver: mark in Redis, deduct the ledger, end the
-// hold in Redis. Once marked the claim is certain; while the ledger gives no
-// answer the result is pending, and a sweep rolls it forward.
-func (p *Path) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-	h, err := p.store.Mark(ctx, 0, shop, token)
+// hold in Redis. With lines, a part of the hold's, only those are claimed: the
+// mark gives the rest back. Once marked the claim is certain; while the ledger
+// gives no answer the result is pending, and a sweep rolls it forward. A hold
+// that has expired is claimed late: its units are taken again, if there are any.
+func (p *Path) Claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+	result, err := p.claim(ctx, shop, token, lines...)
+	return p.late.AfterClaim(ctx, shop, token, lines, result, err)
+}
+
+func (p *Path) claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+	h, err := p.store.Mark(ctx, 0, shop, token, lines)
 	if err != nil {
 		return p.failed(err)
 	}
@@ -175,6 +200,24 @@ func (p *Path) Claim(ctx context.Context, shop int64, token holdover.Token) (hol
 	}
 }
 
+// Extend implements holdover.Reserver.
+func (p *Path) Extend(ctx context.Context, shop int64, token holdover.Token, ttl time.Duration) (holdover.Result, error) {
+	life, err := p.cfg.Limits.CheckExtension(ttl)
+	if err != nil {
+		return p.result(holdover.Hold{}, "the request is wrong"), err
+	}
+	h, err := p.store.Extend(ctx, 0, shop, token, ttl, life)
+	if err != nil {
+		result, err := p.failed(err)
+		return p.late.AfterEnded(ctx, shop, token, result, err)
+	}
+	result := p.result(h, "redis moved its expiry")
+	if result.Replayed = h.Again; result.Replayed {
+		result.Decision.Reason = "it lives that long already"
+	}
+	return result, nil
+}
+
 // rollForward carries a marked claim into the ledger and ends it in Redis as
 // the ledger says. With an error the hold's state says how far it came:
 // claiming (not in the ledger, as far as known) or claimed (in the ledger).
@@ -190,7 +233,7 @@ func (p *Path) rollForward(ctx context.Context, marked holdover.Hold) (holdover.
 	if !known.State.Ended() {
 		return marked, fmt.Errorf("the ledger took the claim of hold %s and says its state is %s", marked.Token, known.State)
 	}
-	fact.State = known.State
+	fact.State, fact.Claimed = known.State, known.Claimed
 	after, err := p.store.Apply(ctx, fact)
 	if err != nil {
 		return fact, err
@@ -205,7 +248,7 @@ func (p *Path) Release(ctx context.Context, shop int64, token holdover.Token) (h
 		return p.failed(err)
 	}
 	if h.State != holdover.StateReleased {
-		return p.result(h, "it had ended before"), holdover.EndError(token, h.State)
+		return p.late.AfterEnded(ctx, shop, token, p.result(h, "it had ended before"), holdover.EndError(token, h.State))
 	}
 	result := p.result(h, "redis took the units back")
 	result.Replayed = !changed
@@ -221,7 +264,7 @@ func (p *Path) Lookup(ctx context.Context, shop int64, token holdover.Token) (ho
 	if h.State == holdover.StateNone || (h.Shop != shop && h.Shop != 0) {
 		return p.result(holdover.Hold{Token: token}, "redis does not know it"), fmt.Errorf("hold %s in shop %d: %w", token, shop, holdover.ErrUnknownHold)
 	}
-	return p.result(h, "redis knows it"), nil
+	return p.late.AfterLookup(ctx, p.result(h, "redis knows it"), nil)
 }
 
 func (p *Path) result(h holdover.Hold, reason string) holdover.Result {

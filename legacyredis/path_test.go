@@ -305,7 +305,7 @@ func TestResyncCountsMarkedHolds(t *testing.T) {
 	}
 	marked := holdover.NewToken()
 	must[holdover.Result](t)(p.Reserve(t.Context(), request(marked, line(item, 1))))
-	must[holdover.Hold](t)(p.Mark(t.Context(), 0, 0, marked))
+	must[holdover.Hold](t)(p.Mark(t.Context(), 0, 0, marked, nil))
 	p.raw.Set(t.Context(), "inventory:"+itoa(shop)+":"+itoa(item), "77", 0)
 	if n := must[int64](t)(p.Resync(t.Context(), shop, item, 10)); n != 5 {
 		t.Errorf("counter is %d, want 10 - 2*2 - 1", n)

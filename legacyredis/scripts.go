@@ -20,11 +20,12 @@ var luaFiles embed.FS
 
 // scripts are the changes and reads that Redis makes in one step.
 type scripts struct {
-	vote, copy, mark, end, giveBack, apply, lookup *redis.Script
-	list, live, counters, load, resync             *redis.Script
-	fence, trip                                    *redis.Script
-	heartbeat, instances, forget                   *redis.Script
-	legacyClear                                    *redis.Script
+	vote, copy, mark, extend, end, giveBack, apply, lookup *redis.Script
+	list, live, counters, load, resync                     *redis.Script
+	fence, trip                                            *redis.Script
+	heartbeat, instances, forget                           *redis.Script
+	legacyClear                                            *redis.Script
+	adjustLower, adjustSettle, adjustUndo, adjustList      *redis.Script
 }
 
 func loadScripts() (scripts, error) {
@@ -42,12 +43,14 @@ func loadScripts() (scripts, error) {
 		return redis.NewScript(text.String())
 	}
 	s := scripts{
-		vote: script("vote"), copy: script("copy"), mark: script("mark"), end: script("end"),
+		vote: script("vote"), copy: script("copy"), mark: script("mark"), extend: script("extend"), end: script("end"),
 		giveBack: script("give_back"), apply: script("facts", "apply"), lookup: script("lookup"),
 		list: script("list"), live: script("live"), counters: script("counters"), load: script("load"), resync: script("resync"),
 		fence: script("set_fence", "fence"), trip: script("facts", "set_fence", "trip"),
 		heartbeat: script("heartbeat"), instances: script("instances"), forget: script("forget"),
 		legacyClear: script("legacy_clear"),
+		adjustLower: script("adjust_lower"), adjustSettle: script("adjust_settle"),
+		adjustUndo: script("adjust_undo"), adjustList: script("adjust_list"),
 	}
 	return s, errors.Join(errs...)
 }
@@ -137,6 +140,8 @@ func (s *Store) refusal(st step, status string, r *reply) error {
 		return fmt.Errorf("hold %s: %w", st.token, holdover.ErrTokenReused)
 	case "unknown":
 		return fmt.Errorf("hold %s: %w", st.token, holdover.ErrUnknownHold)
+	case "no-part":
+		return &holdover.InvalidError{Field: "lines", Value: r.text(), Problem: r.text()}
 	case "claim-pending":
 		return fmt.Errorf("hold %s: %w", st.token, holdover.ErrClaimPending)
 	case "try-again":

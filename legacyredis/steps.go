@@ -59,16 +59,40 @@ func (s *Store) Copy(ctx context.Context, e holdover.Epoch, h holdover.Hold) (c 
 }
 
 // Mark begins a claim: a held hold becomes claiming, which neither expires nor
-// can be released. A hold that is claiming or claimed is returned as it is. A
-// hold of another shop is unknown; shop zero is any. Errors: ErrUnknownHold,
-// *EndedError, *StaleError, ErrNoFence.
-func (s *Store) Mark(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token) (holdover.Hold, error) {
+// can be released. With part, lines of the hold in any order, only those are
+// claimed, and the units of the rest go back to the counters in the same step.
+// A hold that is claiming or claimed is returned as it is, when it is so with
+// the same part. A hold of another shop is unknown; shop zero is any. Errors:
+// ErrUnknownHold, *EndedError, ErrTokenReused (another part), *InvalidError (no
+// part of the hold), ErrNotLoaded when a counter that gets units back is
+// missing, *StaleError, ErrNoFence.
+func (s *Store) Mark(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, part []holdover.Line) (holdover.Hold, error) {
+	if len(part) > 0 {
+		if err := checkLines(max(shop, 1), part); err != nil {
+			return holdover.Hold{}, err
+		}
+	}
 	answer, err := s.run(ctx, step{op: "mark", script: s.scripts.mark, token: token, asked: e, writes: true},
-		epochText(e), token.String(), shop)
+		epochText(e), token.String(), shop, encodeLines(part))
 	if err != nil {
 		return holdover.Hold{}, err
 	}
 	_, h, err := s.changed("mark", token, &answer)
+	return h, err
+}
+
+// Extend makes a held hold live for at least ttl from now by Redis's clock, and
+// at most life from its grant; an expiry never moves back. Again says that it
+// lived that long before. A hold of another shop is unknown; shop zero is any.
+// Errors: ErrUnknownHold, *EndedError, ErrAlreadyClaimed, ErrClaimPending,
+// *StaleError, ErrNoFence.
+func (s *Store) Extend(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, ttl, life time.Duration) (holdover.Hold, error) {
+	answer, err := s.run(ctx, step{op: "extend", script: s.scripts.extend, token: token, asked: e, writes: true},
+		epochText(e), token.String(), shop, ttl.Milliseconds(), life.Milliseconds())
+	if err != nil {
+		return holdover.Hold{}, err
+	}
+	_, h, err := s.changed("extend", token, &answer)
 	return h, err
 }
 
@@ -114,7 +138,8 @@ func (s *Store) GiveBack(ctx context.Context, token holdover.Token, a holdover.A
 // Apply carries a fact: h.State is held, claimed, released or expired. It has
 // no epoch, is idempotent by token and never gives units to a token that ended
 // here, with one exception: a claim is in the ledger, so it wins over an end,
-// and takes the units again. It returns the hold as it is afterwards. A counter
+// and takes the units of its part again. A held fact of a hold that is there
+// moves its expiry forward, never back. It returns the hold as it is afterwards. A counter
 // may go below zero. Errors: ErrTokenReused, ErrNotLoaded when a counter that
 // would have to change is missing (nothing is written then).
 func (s *Store) Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, error) {
@@ -123,7 +148,7 @@ func (s *Store) Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, erro
 	}
 	op := "apply " + h.State.String()
 	answer, err := s.run(ctx, step{op: op, script: s.scripts.apply, token: h.Token, shop: h.Shop, writes: true},
-		h.Token.String(), h.Shop, encodeLines(h.Lines), h.State.String(), millis(h.ExpiresAt), millis(h.GrantedAt), attemptText(h.Attempt))
+		h.Token.String(), h.Shop, encodeLines(h.Lines), h.State.String(), millis(h.ExpiresAt), millis(h.GrantedAt), attemptText(h.Attempt), encodeLines(h.Claimed))
 	if err != nil {
 		return holdover.Hold{}, err
 	}
@@ -143,6 +168,11 @@ func checkFact(h holdover.Hold) error {
 	case holdover.StateClaimed, holdover.StateReleased, holdover.StateExpired:
 		if len(h.Lines) == 0 {
 			return nil
+		}
+		if len(h.Claimed) > 0 {
+			if err := checkLines(h.Shop, h.Claimed); err != nil {
+				return err
+			}
 		}
 		return checkLines(h.Shop, h.Lines)
 	default:

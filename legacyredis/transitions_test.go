@@ -15,25 +15,30 @@ import (
 // slash, the units missing from the counter (a hold has 3), and the error if
 // there is one. A tilde is a tentative hold of attempt 1, a plus one of attempt
 // 2; "held" is firm. "due" is firm and past its expiry; "tomb" is the end record
-// of a hold that Redis never knew.
+// of a hold that Redis never knew. A "part" is one unit of the three: its mark has
+// given two back.
 const transitions = `
-step            none            held~           held         due          claiming          claimed          released         expired         tomb
-vote-1          held~/3         held~/3         held/3       due/3        claiming/3        claimed/3!claimed released/0!ended expired/0!ended released/0!ended
-vote-2          held+/3         held/3          held/3       due/3        claiming/3        claimed/3!claimed released/0!ended expired/0!ended released/0!ended
-vote-other      held+/4         held~/3!reused  held/3!reused due/3!reused claiming/3!reused claimed/3!reused released/0!reused expired/0!reused released/0!ended
-copy            held/3          held/3          held/3       due/3        claiming/3        claimed/3!claimed released/0!ended expired/0!ended released/0!ended
-mark            none/0!unknown  claiming/3      claiming/3   claiming/3   claiming/3        claimed/3        released/0!ended expired/0!ended released/0!ended
-release         released/0      released/0      released/0   released/0   claiming/3!pending claimed/3!claimed released/0      expired/0       released/0
-expire          expired/0       held~/3         held/3       expired/0    claiming/3!pending claimed/3!claimed released/0      expired/0       released/0
-fact-held       held/3          held/3          held/3       due/3        claiming/3        claimed/3        released/0       expired/0       released/0
-fact-claimed    claimed/3       claimed/3       claimed/3    claimed/3    claimed/3         claimed/3        claimed/3        claimed/3       claimed/3
-fact-released   released/0      released/0      released/0   released/0   released/0        claimed/3        released/0       expired/0       released/0
-fact-expired    expired/0       expired/0       expired/0    expired/0    expired/0         claimed/3        released/0       expired/0       released/0
-fact-tomb       released/0      released/0      released/0   released/0   released/0        claimed/3        released/0       expired/0       released/0
-give-back-1     none/0          none/0          held/3       due/3        claiming/3        claimed/3        released/0       expired/0       released/0
-give-back-2     none/0          held~/3         held/3       due/3        claiming/3        claimed/3        released/0       expired/0       released/0
-give-back-0     none/0          held~/3         held/3       due/3        claiming/3        claimed/3        released/0       expired/0       released/0
-look-up         none/0          held~/3         held/3       due/3        claiming/3        claimed/3        released/0       expired/0       released/0
+step          none           held~           held           due           claiming           claimed           released          expired          tomb             claiming-part      claimed-part
+vote-1        held~/3        held~/3         held/3         due/3         claiming/3         claimed/3!claimed released/0!ended  expired/0!ended  released/0!ended claiming/1         claimed/1!claimed
+vote-2        held+/3        held/3          held/3         due/3         claiming/3         claimed/3!claimed released/0!ended  expired/0!ended  released/0!ended claiming/1         claimed/1!claimed
+vote-other    held+/4        held~/3!reused  held/3!reused  due/3!reused  claiming/3!reused  claimed/3!reused  released/0!reused expired/0!reused released/0!ended claiming/1!reused  claimed/1!reused
+copy          held/3         held/3          held/3         held/3        claiming/3         claimed/3!claimed released/0!ended  expired/0!ended  released/0!ended claiming/1         claimed/1!claimed
+mark          none/0!unknown claiming/3      claiming/3     claiming/3    claiming/3         claimed/3         released/0!ended  expired/0!ended  released/0!ended claiming/1!reused  claimed/1!reused
+mark-part     none/0!unknown claiming/1      claiming/1     claiming/1    claiming/3!reused  claimed/3!reused  released/0!ended  expired/0!ended  released/0!ended claiming/1         claimed/1
+mark-more     none/0!unknown held~/3!invalid held/3!invalid due/3!invalid claiming/3!invalid claimed/3!invalid released/0!ended  expired/0!ended  released/0!ended claiming/1!invalid claimed/1!invalid
+extend        none/0!unknown held~/3         held/3         held/3        claiming/3!pending claimed/3!claimed released/0!ended  expired/0!ended  released/0!ended claiming/1!pending claimed/1!claimed
+release       released/0     released/0      released/0     released/0    claiming/3!pending claimed/3!claimed released/0        expired/0        released/0       claiming/1!pending claimed/1!claimed
+expire        expired/0      held~/3         held/3         expired/0     claiming/3!pending claimed/3!claimed released/0        expired/0        released/0       claiming/1!pending claimed/1!claimed
+fact-held     held/3         held/3          held/3         held/3        claiming/3         claimed/3         released/0        expired/0        released/0       claiming/1         claimed/1
+fact-claimed  claimed/3      claimed/3       claimed/3      claimed/3     claimed/3          claimed/3         claimed/3         claimed/3        claimed/3        claimed/3          claimed/3
+fact-part     claimed/1      claimed/1       claimed/1      claimed/1     claimed/1          claimed/1         claimed/1         claimed/1        claimed/1        claimed/1          claimed/1
+fact-released released/0     released/0      released/0     released/0    released/0         claimed/3         released/0        expired/0        released/0       released/0         claimed/1
+fact-expired  expired/0      expired/0       expired/0      expired/0     expired/0          claimed/3         released/0        expired/0        released/0       expired/0          claimed/1
+fact-tomb     released/0     released/0      released/0     released/0    released/0         claimed/3         released/0        expired/0        released/0       released/0         claimed/1
+give-back-1   none/0         none/0          held/3         due/3         claiming/3         claimed/3         released/0        expired/0        released/0       claiming/1         claimed/1
+give-back-2   none/0         held~/3         held/3         due/3         claiming/3         claimed/3         released/0        expired/0        released/0       claiming/1         claimed/1
+give-back-0   none/0         held~/3         held/3         due/3         claiming/3         claimed/3         released/0        expired/0        released/0       claiming/1         claimed/1
+look-up       none/0         held~/3         held/3         due/3         claiming/3         claimed/3         released/0        expired/0        released/0       claiming/1         claimed/1
 `
 
 const (
@@ -43,11 +48,11 @@ const (
 
 var errorCodes = map[string]error{
 	"claimed": holdover.ErrAlreadyClaimed, "ended": holdover.ErrEnded, "reused": holdover.ErrTokenReused,
-	"unknown": holdover.ErrUnknownHold, "pending": holdover.ErrClaimPending,
+	"unknown": holdover.ErrUnknownHold, "pending": holdover.ErrClaimPending, "invalid": holdover.ErrInvalid,
 }
 
 // deciding are the steps that carry an epoch.
-var deciding = []string{"vote-1", "vote-2", "vote-other", "copy", "mark", "release", "expire"}
+var deciding = []string{"vote-1", "vote-2", "vote-other", "copy", "mark", "mark-part", "extend", "release", "expire"}
 
 // prepare brings the token into a state.
 func (r *rig) prepare(token holdover.Token, state string, epoch holdover.Epoch) {
@@ -78,11 +83,18 @@ func (r *rig) prepare(token holdover.Token, state string, epoch holdover.Epoch) 
 		apply(holdover.StateHeld, func(h *holdover.Hold) { h.ExpiresAt = time.UnixMilli(1) })
 	case "claiming":
 		vote()
-		if _, err := r.Mark(ctx, epoch, 0, token); err != nil {
+		if _, err := r.Mark(ctx, epoch, 0, token, nil); err != nil {
+			r.t.Fatal(err)
+		}
+	case "claiming-part":
+		vote()
+		if _, err := r.Mark(ctx, epoch, 0, token, []holdover.Line{line(item, 1)}); err != nil {
 			r.t.Fatal(err)
 		}
 	case "claimed":
 		apply(holdover.StateClaimed, nil)
+	case "claimed-part":
+		apply(holdover.StateClaimed, func(h *holdover.Hold) { h.Claimed = []holdover.Line{line(item, 1)} })
 	case "released", "expired":
 		vote()
 		how := must[holdover.State](r.t)(holdover.ParseState(state))
@@ -110,7 +122,22 @@ func (r *rig) take(token holdover.Token, step string, epoch holdover.Epoch) erro
 		_, err := r.Copy(ctx, epoch, fact(token, holdover.StateHeld, three))
 		return err
 	case "mark":
-		_, err := r.Mark(ctx, epoch, 0, token)
+		_, err := r.Mark(ctx, epoch, 0, token, nil)
+		return err
+	case "mark-part", "mark-more":
+		part := line(item, 1)
+		if step == "mark-more" {
+			part.Quantity = 4
+		}
+		_, err := r.Mark(ctx, epoch, 0, token, []holdover.Line{part})
+		return err
+	case "extend":
+		_, err := r.Extend(ctx, epoch, 0, token, time.Minute, 100*365*24*time.Hour)
+		return err
+	case "fact-part":
+		h := fact(token, holdover.StateClaimed, three)
+		h.Claimed = []holdover.Line{line(item, 1)}
+		_, err := r.Apply(ctx, h)
 		return err
 	case "release":
 		_, err := r.End(ctx, epoch, 0, token, holdover.StateReleased)
@@ -223,7 +250,7 @@ func TestStaleEpochRefused(t *testing.T) {
 			r := newRig(t)
 			r.setFence(tableEpoch, holdover.StageMySQL)
 			r.load(map[int64]int64{item: 100})
-			for _, from := range []string{"none", "held~", "held", "due", "claiming", "claimed", "released", "expired", "tomb"} {
+			for _, from := range []string{"none", "held~", "held", "due", "claiming", "claimed", "released", "expired", "tomb", "claiming-part", "claimed-part"} {
 				for _, step := range deciding {
 					token := holdover.NewToken()
 					r.prepare(token, from, tableEpoch)

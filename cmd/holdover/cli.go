@@ -15,6 +15,7 @@ import (
 
 	"holdover"
 	"holdover/internal/app"
+	"holdover/internal/bench"
 )
 
 // The exit codes.
@@ -49,7 +50,9 @@ type cli struct {
 	Kill    killCmd    `cmd:"" help:"Flip pods back to Redis and latch them there. Dual writes go on."`
 	Restore restoreCmd `cmd:"" help:"Take the latch off: the flag is followed again."`
 	Verify  verifyCmd  `cmd:"" help:"Compare both stores completely, under traffic. Exit 3 when they differ."`
+	Bench   benchCmd   `cmd:"" help:"Measure reserving in MySQL and Redis, every way in its best form, in turn. Exit 3 when an invariant is broken."`
 	Report  reportCmd  `cmd:"" help:"The divergence report. Exit 3 when it is not ok, 4 when there is nothing to judge."`
+	Advise  adviseCmd  `cmd:"" help:"Whether to migrate at all, from a live pod's metrics or a bench file. Exit 3: don't; 4: it depends."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
@@ -109,7 +112,7 @@ func wantsJSON(args []string) bool {
 }
 
 func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kong, error) {
-	return kong.New(c, kong.Name("holdover"),
+	return kong.New(c, kong.Name("holdover"), kong.Vars{"bench_scenarios": strings.Join(bench.Scenarios(), ", ")},
 		kong.Description("Moves checkout reservations from Redis counters to MySQL unit rows while the shop stays open."),
 		kong.Writers(stdout, stderr), kong.Exit(exit), kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
 }

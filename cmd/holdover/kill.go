@@ -22,6 +22,24 @@ type changeFlags struct {
 	JSON   bool   `help:"One JSON object on stdout."`
 }
 
+// who makes sure that it is known who asks, and why.
+func (f *changeFlags) who() error {
+	if strings.TrimSpace(f.Reason) == "" {
+		return usage("--reason is missing: it is kept with the change and shown to everybody")
+	}
+	if f.By == "" {
+		by, err := whoami()
+		if err != nil {
+			return usage("%w", err)
+		}
+		f.By = by
+	}
+	if err := killswitch.CheckWho(f.By, f.Reason); err != nil {
+		return usage("--%w", err)
+	}
+	return nil
+}
+
 type killCmd struct{ changeFlags }
 
 func (killCmd) Help() string {
@@ -103,18 +121,8 @@ type podResult[T any] struct {
 
 // change runs do on all chosen pods at once; one pod's failure stops no other.
 func change[T any](e *env, f *changeFlags, do func(ctx context.Context, s *app.Stores, by, reason string, dryRun bool) (T, error), text func(io.Writer, T)) error {
-	if strings.TrimSpace(f.Reason) == "" {
-		return usage("--reason is missing: it is kept with the fence and shown to everybody")
-	}
-	if f.By == "" {
-		by, err := whoami()
-		if err != nil {
-			return usage("%w", err)
-		}
-		f.By = by
-	}
-	if err := killswitch.CheckWho(f.By, f.Reason); err != nil {
-		return usage("--%w", err)
+	if err := f.who(); err != nil {
+		return err
 	}
 	c, err := f.load(e)
 	if err != nil {

@@ -6,10 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"holdover/compare"
-	"holdover/internal/app"
 )
 
 type reportCmd struct {
@@ -73,62 +71,4 @@ func (cmd *reportCmd) Run(e *env) error {
 	default:
 		return &exitError{exitNothing, errors.New("no verdict: too little was compared")}
 	}
-}
-
-type verifyCmd struct {
-	podFlags
-	JSON bool `help:"One JSON object on stdout."`
-}
-
-func (verifyCmd) Help() string {
-	return "Counters, holds and ledger of both stores are read while buyers go on. What differs is looked at again after the configured re-check time: what is only late is no difference. In redis and after a fresh start of dual writing holds that only Redis has are expected; they end by their time to live."
-}
-
-// Run verifies all chosen pods at once; one that can't be verified stops no other.
-func (cmd *verifyCmd) Run(e *env) error {
-	cmd.All = cmd.All || len(cmd.Pod) == 0
-	c, all, closeAll, err := cmd.stores(e)
-	if err != nil {
-		return err
-	}
-	defer closeAll()
-	found, errs := make([]compare.Verification, len(all)), make([]error, len(all))
-	var verifying sync.WaitGroup
-	for i, s := range all {
-		verifying.Go(func() { found[i], errs[i] = app.Verify(e.ctx, c, s) })
-	}
-	verifying.Wait()
-	results, clean, items := []compare.Verification{}, true, 0
-	for i, v := range found {
-		if errs[i] != nil {
-			continue
-		}
-		clean, items = clean && v.Clean, items+v.Items
-		results = append(results, v)
-		if cmd.JSON {
-			continue
-		}
-		fmt.Fprintf(e.stdout, "pod %s: %s\n", v.Pod, v.Summary())
-		for _, d := range v.Differences {
-			fmt.Fprintf(e.stdout, "  %s\n", d)
-		}
-		for _, d := range v.Unsettled {
-			fmt.Fprintf(e.stdout, "  never stood still: %s\n", d)
-		}
-	}
-	err = errors.Join(errs...)
-	if cmd.JSON {
-		if err := e.json(map[string]any{"clean": clean && err == nil, "pods": results}); err != nil {
-			return err
-		}
-	}
-	switch {
-	case err != nil:
-		return err
-	case items == 0:
-		return &exitError{exitNothing, errors.New("nothing to verify: no stock is imported")}
-	case !clean:
-		return &exitError{exitNotSatisfied, errors.New("the stores differ, or did not stand still")}
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"text/tabwriter"
 
 	"holdover"
@@ -13,6 +14,7 @@ import (
 
 type stockCmd struct {
 	Import stockImportCmd `cmd:"" help:"Add stock from a file of shop_id,item_id,group_id,available: ledger rows, and the counters that are missing."`
+	Adjust stockAdjustCmd `cmd:"" help:"Add units to an item at one location, take some away, or set how many there are, while the shop is open."`
 	Show   stockShowCmd   `cmd:"" help:"Ledger, pool, holds and counter of each item."`
 }
 
@@ -145,4 +147,71 @@ func (cmd *stockShowCmd) Run(e *env) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t\n", r.Pod, r.Shop, r.Item, r.Group, r.Available, r.Held, r.Pooled, r.Free, counter)
 	}
 	return w.Flush()
+}
+
+type stockAdjustCmd struct {
+	changeFlags
+	Shop  int64  `required:"" help:"The shop."`
+	Item  int64  `required:"" help:"The item."`
+	Group int64  `required:"" help:"The location."`
+	Delta int64  `help:"Units to add or, below zero, to take away (--delta=-5)." xor:"change" placeholder:"N"`
+	Set   *int64 `help:"How many units the ledger shall have, live holds included." xor:"change" placeholder:"N"`
+	Clamp bool   `help:"Take away as many as nobody holds, where it would be refused without this."`
+	Token string `help:"The adjustment's UUID, to repeat one whose outcome is not known; default: a new one." placeholder:"UUID"`
+}
+
+func (stockAdjustCmd) Help() string {
+	return "Both stores follow. A restock is one update of the ledger, whatever its size. What is held stays: taking away more than is free is refused, or clamped with --clamp. " +
+		"The same token with the same change is made once and answered again as it was, a refusal too. Exit 3 when it is refused."
+}
+
+func (cmd *stockAdjustCmd) Run(e *env) error {
+	a := holdover.Adjustment{Token: holdover.NewToken(), Shop: cmd.Shop, Item: cmd.Item, Group: cmd.Group, Delta: cmd.Delta, Set: cmd.Set, Clamp: cmd.Clamp}
+	if cmd.Token != "" {
+		var err error
+		if a.Token, err = holdover.ParseToken(cmd.Token); err != nil {
+			return usage("--%w", err)
+		}
+	}
+	if err := cmd.who(); err != nil {
+		return err
+	}
+	a.By, a.Reason = cmd.By, cmd.Reason
+	if err := a.Validate(); err != nil {
+		return usage("--%w", err)
+	}
+	c, err := cmd.load(e)
+	if err != nil {
+		return err
+	}
+	pod, err := app.PodOf(c, a.Shop)
+	switch {
+	case err != nil:
+		return err
+	case len(cmd.Pod) > 0 && !slices.Equal(cmd.Pod, []string{pod}), cmd.All:
+		return usage("shop %d is one of pod %s: leave --pod and --all out", a.Shop, pod)
+	}
+	cmd.Pod = []string{pod}
+	_, all, closeAll, err := cmd.stores(e)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	done, err := app.Adjust(e.ctx, c, all[0], a, cmd.DryRun)
+	switch {
+	case errors.Is(err, holdover.ErrAdjustRefused):
+		return &exitError{exitNotSatisfied, err}
+	case errors.Is(err, holdover.ErrUnknownOutcome):
+		return fmt.Errorf("%w (repeat it with --token %s)", err, a.Token)
+	case err != nil:
+		return err
+	case cmd.JSON:
+		return e.json(done)
+	case done.DryRun:
+		fmt.Fprintf(e.stdout, "pod %s: would %s\n", done.Pod, done.Would)
+	default:
+		fmt.Fprintf(e.stdout, "pod %s: %s\n", done.Pod, done.Now)
+		line(e.stdout, "token", a.Token.String())
+	}
+	return nil
 }

@@ -34,6 +34,8 @@ type Config struct {
 	MaxTTL time.Duration `yaml:"max_ttl"`
 	// Timing bounds the calls and paces the background work.
 	Timing Timing `yaml:"timing"`
+	// Retention says how long MySQL keeps what is over.
+	Retention Retention `yaml:"retention"`
 	// Pool shapes the unit pool.
 	Pool PoolConfig `yaml:"pool"`
 	// Pods are the pods that this process serves.
@@ -63,6 +65,13 @@ type Timing struct {
 	Heartbeat      time.Duration `yaml:"heartbeat"`        // between an instance's signs of life; 500 ms
 	Dwell          time.Duration `yaml:"dwell"`            // shortest stay in a stage on the way; 30 s
 	Drive          time.Duration `yaml:"drive"`            // between looks at the desired stage; 1 s
+	Conserve       time.Duration `yaml:"conserve"`         // between checks of the stock's sums in MySQL; 1 h
+}
+
+// Retention says how long MySQL keeps what is over. Zero means the default.
+type Retention struct {
+	Ends    time.Duration `yaml:"ends"`    // holds that ended, whose tokens stay ended; 720h (30 days)
+	Entries time.Duration `yaml:"entries"` // ledger entries and adjustments; 9600h (400 days), negative: for ever
 }
 
 // PoolConfig shapes the unit pool of each pod. Zero means the default.
@@ -117,6 +126,9 @@ func (c Config) WithDefaults() Config {
 	set(&c.Timing.Heartbeat, 500*time.Millisecond)
 	set(&c.Timing.Dwell, 30*time.Second)
 	set(&c.Timing.Drive, time.Second)
+	set(&c.Timing.Conserve, time.Hour)
+	set(&c.Retention.Ends, 30*24*time.Hour)
+	set(&c.Retention.Entries, max(400*24*time.Hour, c.Retention.Ends))
 	set(&c.Flags.Poll, time.Second)
 	set(&c.DefaultTTL, 15*time.Minute)
 	set(&c.MaxTTL, 24*time.Hour)

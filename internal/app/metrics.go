@@ -15,6 +15,8 @@ type metrics struct {
 	answers, stale, journaled, drained, reconciled     *prometheus.Desc
 	lanes, laneShed, laneFailed, unmirrored, debts     *prometheus.Desc
 	compared, eligible, kinds, eventsDropped, verified *prometheus.Desc
+	hottest, hottestPeak, holds, holdSeconds           *prometheus.Desc
+	conserveBad, conserveRows, conserveAt              *prometheus.Desc
 }
 
 func newMetrics(a *App) *metrics {
@@ -43,6 +45,13 @@ func newMetrics(a *App) *metrics {
 		kinds:         desc("compare_kinds_total", "Observations by kind and direction.", "kind", "direction"),
 		eventsDropped: desc("compare_events_dropped_total", "Events that found the queue full; their counts stand."),
 		verified:      desc("verification_clean", "1 when this instance's last verification was clean, 0 when not; absent before the first."),
+		conserveBad:   desc("conservation_violating_rows", "Locations that break a rule of conservation, by this instance's last check; absent before the first."),
+		conserveRows:  desc("conservation_rows", "Locations that this instance's last check looked at."),
+		conserveAt:    desc("conservation_timestamp_seconds", "When this instance's last check ended."),
+		hottest:       desc("hottest_item_rate", "Reserves of the item asked for most, in the last full second; this instance's."),
+		hottestPeak:   desc("hottest_item_peak_rate", "The highest hottest_item_rate since this instance began."),
+		holds:         desc("mysql_connection_holds_total", "How often a MySQL connection was taken and given back, by what for.", "tag"),
+		holdSeconds:   desc("mysql_connection_hold_seconds_total", "How long MySQL connections were taken, from taking to giving back.", "tag"),
 	}
 }
 
@@ -92,6 +101,18 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		}
 		if v := p.LastVerification(); v != nil {
 			gauge(m.verified, flag(v.Clean))
+		}
+		if c := p.LastConservation(); c != nil {
+			gauge(m.conserveBad, float64(c.Violating))
+			gauge(m.conserveRows, float64(c.Rows))
+			gauge(m.conserveAt, float64(c.At.UnixMilli())/1000)
+		}
+		now, peak := p.hottest.rates()
+		gauge(m.hottest, float64(now))
+		gauge(m.hottestPeak, float64(peak))
+		for _, t := range p.Holds.Snapshot() {
+			count(m.holds, float64(t.Count), t.Tag)
+			count(m.holdSeconds, t.Held.Seconds(), t.Tag)
 		}
 	}
 }

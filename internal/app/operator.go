@@ -130,6 +130,10 @@ func refused(err error, do string) error {
 	return &httpapi.RefusedError{Detail: err.Error(), Do: do}
 }
 
+func (o operator) Adjust(ctx context.Context, a holdover.Adjustment, dryRun bool) (any, error) {
+	return adjust(ctx, o.pod.Stores, o.pod.Facade, a, dryRun)
+}
+
 func (o operator) Report(context.Context) (any, error) { return o.pod.Comparator.Report(), nil }
 
 func (o operator) Verify(ctx context.Context) (any, error) {

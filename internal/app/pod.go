@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"holdover/killswitch"
 	"holdover/legacyredis"
 	"holdover/mysqlpool"
+	"holdover/mysqlpool/connhold"
 )
 
 // Stores are a pod's two stores and the switch over their fences: all that a
@@ -25,13 +27,14 @@ type Stores struct {
 	Redis  *legacyredis.Store
 	MySQL  *mysqlpool.Store
 	Switch *killswitch.Switch
+	Holds  *connhold.Totals // of MySQL's connections
 }
 
 // OpenStores connects to a pod's stores. A store that does not answer is no
 // error here: the kill switch works without MySQL, and serving starts without
 // either.
 func OpenStores(ctx context.Context, c Config, p PodConfig) (_ *Stores, err error) {
-	s := &Stores{Name: p.Name}
+	s := &Stores{Name: p.Name, Holds: new(connhold.Totals)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("pod %s: %w", p.Name, err), s.Close(ctx))
@@ -40,7 +43,9 @@ func OpenStores(ctx context.Context, c Config, p PodConfig) (_ *Stores, err erro
 	if s.Redis, err = legacyredis.Open(ctx, c.redis(p)); err != nil {
 		return nil, err
 	}
-	if s.MySQL, err = mysqlpool.Open(ctx, c.mysql(p)); err != nil {
+	pool := c.mysql(p)
+	pool.WrapConnector = func(c driver.Connector) driver.Connector { return connhold.Wrap(c, s.Holds) }
+	if s.MySQL, err = mysqlpool.Open(ctx, pool); err != nil {
 		return nil, err
 	}
 	s.Switch, err = killswitch.New(killswitch.Config{
@@ -79,10 +84,12 @@ type Pod struct {
 	instanceID string
 	follower   *killswitch.Follower
 	beat       chan struct{} // asks for a heartbeat now
+	hottest    *hottest
 	log        *slog.Logger
 
 	mu           sync.Mutex
 	verification *compare.Verification // the last one
+	conservation *mysqlpool.Conservation
 }
 
 // OpenPod connects to the pod's stores and makes its facade, comparator and
@@ -92,7 +99,7 @@ func OpenPod(ctx context.Context, c Config, p PodConfig) (_ *Pod, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pod := &Pod{Stores: stores, cfg: c, instanceID: holdover.NewToken().String(), beat: make(chan struct{}, 1), log: c.Logger.With("pod", p.Name)}
+	pod := &Pod{Stores: stores, cfg: c, instanceID: holdover.NewToken().String(), beat: make(chan struct{}, 1), hottest: newHottest(time.Now), log: c.Logger.With("pod", p.Name)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, pod.Close(ctx))
@@ -128,12 +135,13 @@ func OpenPod(ctx context.Context, c Config, p PodConfig) (_ *Pod, err error) {
 }
 
 // Run serves the pod's background until ctx ends: it follows the fence, shows
-// signs of life, mirrors, drains, sweeps and refills.
+// signs of life, mirrors, drains, sweeps, refills and checks its stock.
 func (p *Pod) Run(ctx context.Context) error {
 	var background sync.WaitGroup
 	background.Go(func() { p.Facade.Run(ctx) })
 	background.Go(func() { p.heartbeats(ctx) })
 	background.Go(func() { p.refill(ctx) })
+	background.Go(func() { p.conserveLoop(ctx) })
 	err := p.follower.Run(ctx)
 	background.Wait()
 	return err

@@ -70,7 +70,7 @@ func (c Config) validateTimes(wrong func(string, ...any)) {
 		{"timing.give_back_window", c.Timing.GiveBackWindow, longTiming}, {"timing.recheck", c.Timing.Recheck, longTiming},
 		{"timing.sweep", c.Timing.Sweep, longTiming}, {"timing.reaper_grace", c.Timing.ReaperGrace, longTiming},
 		{"timing.heartbeat", c.Timing.Heartbeat, longTiming}, {"timing.drive", c.Timing.Drive, longTiming},
-		{"timing.dwell", c.Timing.Dwell, 30 * 24 * time.Hour}, {"flags.poll", c.Flags.Poll, longTiming},
+		{"timing.dwell", c.Timing.Dwell, 30 * 24 * time.Hour}, {"timing.conserve", c.Timing.Conserve, 7 * 24 * time.Hour}, {"retention.ends", c.Retention.Ends, 10 * 365 * 24 * time.Hour}, {"flags.poll", c.Flags.Poll, longTiming},
 		{"pool.lock_wait", c.Pool.LockWait, longTiming}, {"max_ttl", c.MaxTTL, maxTTL}, {"default_ttl", c.DefaultTTL, maxTTL},
 	} {
 		switch {
@@ -91,6 +91,12 @@ func (c Config) validateTimes(wrong func(string, ...any)) {
 	if c.Timing.Recheck <= c.Timing.GiveBackWindow {
 		wrong("timing.recheck: %s must be longer than timing.give_back_window (%s)", c.Timing.Recheck, c.Timing.GiveBackWindow)
 	}
+	if least := c.MaxTTL + 48*time.Hour; c.Retention.Ends >= leastTime && c.Retention.Ends < least {
+		wrong("retention.ends: %s must be at least %s: 48h longer than max_ttl", c.Retention.Ends, least)
+	}
+	if c.Retention.Entries >= 0 && c.Retention.Entries < c.Retention.Ends {
+		wrong("retention.entries: %s must not be shorter than retention.ends (%s); negative keeps them for ever", c.Retention.Entries, c.Retention.Ends)
+	}
 	if least := 100 * time.Millisecond; c.DefaultTTL >= leastTime && c.DefaultTTL < least {
 		wrong("default_ttl: %s is shorter than %s, the shortest time to live", c.DefaultTTL, least)
 	}
@@ -103,6 +109,7 @@ func (c Config) validatePods(wrong func(string, ...any)) {
 	// What is wrong with the times is said once, not again by each store.
 	c.Timing.Call, c.Timing.Redis = max(c.Timing.Call, leastTime), max(c.Timing.Redis, leastTime)
 	c.Timing.GiveBackWindow = max(c.Timing.GiveBackWindow, c.Timing.Redis+1, c.Timing.Call+1)
+	c.Retention = Retention{}
 	names := map[string]bool{}
 	redis, mysqls := map[string]string{}, map[string]string{} // who uses a store
 	type owned struct {
@@ -201,7 +208,8 @@ func (c Config) endRetention() time.Duration { return max(72*time.Hour, c.MaxTTL
 func (c Config) mysql(p PodConfig) mysqlpool.Config {
 	return mysqlpool.Config{
 		Pod: p.Name, DSN: p.MySQL.DSN, LazyConnect: true, MaxOpenConns: c.Pool.Connections, OpTimeout: c.Timing.Call,
-		LockWait: c.Pool.LockWait, PoolCap: int64(c.Pool.Cap), GiveBackWindow: c.Timing.GiveBackWindow, Logger: c.Logger,
+		LockWait: c.Pool.LockWait, PoolCap: int64(c.Pool.Cap), GiveBackWindow: c.Timing.GiveBackWindow,
+		EndRetention: c.Retention.Ends, EntryRetention: c.Retention.Entries, Logger: c.Logger,
 	}
 }
 

@@ -31,16 +31,33 @@ func (o *overHTTP) Reserve(ctx context.Context, r holdover.Request) (holdover.Re
 	if r.TTL >= 100*time.Millisecond && r.TTL%time.Second != 0 {
 		seconds++
 	}
-	lines := r.Lines
-	if lines == nil {
-		lines = []holdover.Line{}
+	lines := []any{}
+	for _, l := range r.Lines {
+		lines = append(lines, l)
+	}
+	for _, c := range r.Choices {
+		l := map[string]any{"item_id": c.Item, "group_ids": c.Groups, "quantity": c.Quantity}
+		if c.Split {
+			l["split"] = true
+		}
+		lines = append(lines, l)
 	}
 	return o.call(ctx, "POST", fmt.Sprintf("/v1/shops/%d/reservations", r.Shop),
 		map[string]any{"token": r.Token, "ttl_seconds": seconds, "lines": lines})
 }
 
-func (o *overHTTP) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-	return o.call(ctx, "POST", fmt.Sprintf("/v1/shops/%d/reservations/%s/claim", shop, token), nil)
+func (o *overHTTP) Claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+	var body any
+	if len(lines) > 0 {
+		body = map[string]any{"lines": lines}
+	}
+	return o.call(ctx, "POST", fmt.Sprintf("/v1/shops/%d/reservations/%s/claim", shop, token), body)
+}
+
+func (o *overHTTP) Extend(ctx context.Context, shop int64, token holdover.Token, ttl time.Duration) (holdover.Result, error) {
+	// Whole seconds, rounded up, as in Reserve.
+	seconds := int64((ttl + time.Second - 1) / time.Second)
+	return o.call(ctx, "POST", fmt.Sprintf("/v1/shops/%d/reservations/%s/extend", shop, token), map[string]any{"ttl_seconds": seconds})
 }
 
 func (o *overHTTP) Release(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
@@ -99,7 +116,10 @@ func (o *overHTTP) call(ctx context.Context, method, path string, body any) (hol
 func result(r httpapi.Reservation) (res holdover.Result, err error) {
 	var errs [6]error
 	res.Replayed, res.Pending = r.Replayed, r.Pending
-	res.Hold.Shop, res.Hold.Lines = r.ShopID, r.Lines
+	res.Hold.Shop, res.Hold.Lines, res.Hold.Claimed = r.ShopID, r.Lines, r.Claimed
+	if r.LateToken != "" {
+		res.Hold.Late, errs[5] = holdover.ParseToken(r.LateToken)
+	}
 	res.Hold.Token, errs[0] = holdover.ParseToken(r.Token)
 	res.Hold.State, errs[1] = holdover.ParseState(r.State)
 	res.Hold.ExpiresAt, errs[2] = time.Parse(time.RFC3339, r.ExpiresAt)
@@ -118,6 +138,10 @@ func rootError(path string, p *httpapi.Problem) error {
 	switch p.Type {
 	case "urn:holdover:out-of-stock":
 		return &holdover.OutOfStockError{Store: holdover.StoreRedis, Shop: shopIn(path), Short: p.Short}
+	case "urn:holdover:late-claim":
+		return &holdover.LateClaimError{Token: tokenIn(path, p.Detail), Store: holdover.StoreRedis, Shop: shopIn(path), Short: p.Short}
+	case "urn:holdover:try-again":
+		return holdover.ErrTryAgain
 	case "urn:holdover:hold-ended":
 		state, err := holdover.ParseState(p.State)
 		return errors.Join(err, &holdover.EndedError{Token: tokenIn(path, p.Detail), State: state})

@@ -148,6 +148,7 @@ func New(c Config) (http.Handler, error) {
 	routes := humago.New(mux, a.humaConfig())
 	a.registerReservations(routes)
 	a.registerOperator(routes)
+	a.registerAdjustments(routes)
 	a.registerHealth(routes)
 	if c.Metrics != nil {
 		mux.Handle("GET /metrics", c.Metrics)

@@ -33,8 +33,11 @@ func (s *scripted) Reserve(ctx context.Context, r holdover.Request) (holdover.Re
 	s.last.Store(&r)
 	return s.say(ctx, "reserve")
 }
-func (s *scripted) Claim(ctx context.Context, _ int64, _ holdover.Token) (holdover.Result, error) {
+func (s *scripted) Claim(ctx context.Context, _ int64, _ holdover.Token, _ ...holdover.Line) (holdover.Result, error) {
 	return s.say(ctx, "claim")
+}
+func (s *scripted) Extend(ctx context.Context, _ int64, _ holdover.Token, _ time.Duration) (holdover.Result, error) {
+	return s.say(ctx, "extend")
 }
 func (s *scripted) Release(ctx context.Context, _ int64, _ holdover.Token) (holdover.Result, error) {
 	return s.say(ctx, "release")
@@ -61,6 +64,9 @@ func (c *console) Report(ctx context.Context) (any, error) {
 }
 func (c *console) Verify(ctx context.Context) (any, error) {
 	return c.act(ctx, "verify", "", "", false)
+}
+func (c *console) Adjust(ctx context.Context, a holdover.Adjustment, dry bool) (any, error) {
+	return c.act(ctx, "adjust "+a.Token.String()+" "+a.Content(), a.By, a.Reason, dry)
 }
 
 const (

@@ -169,7 +169,7 @@ func TestCrossOriginIsRefused(t *testing.T) {
 
 func TestRoutesThatAreNotThere(t *testing.T) {
 	s := serve(t, nil)
-	for _, path := range []string{"/", "/docs", "/v1", "/v1/shops/5", "/v1/shops/5/reservations/" + token + "/extend", "/schemas/Line.json"} {
+	for _, path := range []string{"/", "/docs", "/v1", "/v1/shops/5", "/v1/shops/5/reservations/" + token + "/renew", "/schemas/Line.json"} {
 		if _, p := s.problem(t, "GET", path, ""); p.Status != 404 || p.Type != "urn:holdover:no-such-route" {
 			t.Errorf("%s: %+v", path, p)
 		}

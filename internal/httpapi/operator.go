@@ -30,6 +30,9 @@ type Operator interface {
 	Report(ctx context.Context) (any, error)
 	// Verify compares the state of both stores now.
 	Verify(ctx context.Context) (any, error)
+	// Adjust changes the stock of an item at one location; dryRun says what it
+	// would do. The change is valid.
+	Adjust(ctx context.Context, a holdover.Adjustment, dryRun bool) (any, error)
 }
 
 // KillRequest is the body of kill and restore.

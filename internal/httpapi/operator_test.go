@@ -48,17 +48,19 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 		"POST /v1/shops/{shop}/reservations":                 "201",
 		"GET /v1/shops/{shop}/reservations/{token}":          "200",
 		"POST /v1/shops/{shop}/reservations/{token}/claim":   "202",
+		"POST /v1/shops/{shop}/reservations/{token}/extend":  "200",
 		"POST /v1/shops/{shop}/reservations/{token}/release": "410",
-		"GET /v1/pods":                "401",
-		"GET /v1/pods/{pod}":          "404",
-		"POST /v1/pods/{pod}/kill":    "409",
-		"POST /v1/pods/{pod}/restore": "409",
-		"GET /v1/pods/{pod}/report":   "200",
-		"POST /v1/pods/{pod}/verify":  "200",
-		"GET /healthz":                "200",
-		"GET /readyz":                 "503",
-		"GET /metrics":                "200",
-		"GET /openapi.json":           "200",
+		"POST /v1/shops/{shop}/adjustments":                  "409",
+		"GET /v1/pods":                                       "401",
+		"GET /v1/pods/{pod}":                                 "404",
+		"POST /v1/pods/{pod}/kill":                           "409",
+		"POST /v1/pods/{pod}/restore":                        "409",
+		"GET /v1/pods/{pod}/report":                          "200",
+		"POST /v1/pods/{pod}/verify":                         "200",
+		"GET /healthz":                                       "200",
+		"GET /readyz":                                        "503",
+		"GET /metrics":                                       "200",
+		"GET /openapi.json":                                  "200",
 	}
 	for path, methods := range paths {
 		for method, op := range methods {
@@ -72,7 +74,7 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 			if _, ok := op.Responses[answer]; !ok {
 				t.Errorf("%s doesn't document %s", route, answer)
 			}
-			if strings.HasPrefix(path, "/v1/pods") != (len(op.Security) > 0) {
+			if forOperators(path) != (len(op.Security) > 0) {
 				t.Errorf("%s: security %v", route, op.Security)
 			}
 		}
@@ -80,6 +82,11 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("not listed: %v", want)
 	}
+}
+
+// forOperators: these routes need the operator's token.
+func forOperators(path string) bool {
+	return strings.HasPrefix(path, "/v1/pods") || strings.HasSuffix(path, "/adjustments")
 }
 
 func TestOperatorRoutesNeedTheToken(t *testing.T) {
@@ -95,10 +102,10 @@ func TestOperatorRoutesNeedTheToken(t *testing.T) {
 	off := serve(t, func(c *httpapi.Config) { c.OperatorToken = "" })
 	n := 0
 	for path, methods := range routesOf(t, s) {
-		if !strings.HasPrefix(path, "/v1/pods") {
+		if !forOperators(path) {
 			continue
 		}
-		path = strings.ReplaceAll(path, "{pod}", "a")
+		path = strings.NewReplacer("{pod}", "a", "{shop}", "5").Replace(path)
 		for method := range methods {
 			n++
 			method = strings.ToUpper(method)
@@ -115,7 +122,7 @@ func TestOperatorRoutesNeedTheToken(t *testing.T) {
 			}
 		}
 	}
-	if n != 6 {
+	if n != 7 {
 		t.Errorf("%d operator routes were tried", n)
 	}
 }

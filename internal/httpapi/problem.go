@@ -26,8 +26,8 @@ type Problem struct {
 	Do       string              `json:"do,omitempty" doc:"What to do next."`
 	Instance string              `json:"instance,omitempty" format:"uri" doc:"Names this occurrence; the server's log has it too."`
 	Errors   []FieldProblem      `json:"errors,omitempty" doc:"With bad input: each problem with its field."`
-	Short    []holdover.Shortage `json:"short,omitempty" doc:"With out-of-stock: the lines that are short, and what is left."`
-	State    string              `json:"state,omitempty" enum:"released,expired" doc:"With hold-ended: how it ended."`
+	Short    []holdover.Shortage `json:"short,omitempty" doc:"With out-of-stock and late-claim: the lines that are short, and what is left at most. A group_id of 0 stands for all of a line's group_ids."`
+	State    string              `json:"state,omitempty" enum:"released,expired" doc:"With hold-ended and late-claim: how it ended."`
 	Reasons  []string            `json:"reasons,omitempty" doc:"With not-ready of the instance: why."`
 	Decision *Decision           `json:"decision,omitempty" doc:"Who decided, under which agreement, and why. Absent when nobody was asked."`
 
@@ -121,6 +121,7 @@ var outside = []struct {
 	{holdover.ErrUnknownOutcome, 503, "outcome-unknown", "Outcome unknown", "repeat the request with the same token: it will not be done twice"},
 	{holdover.ErrInvalid, 422, "invalid", "Invalid request", "correct the fields named in errors"},
 	{holdover.ErrOutOfStock, 409, "out-of-stock", "Out of stock", "ask for no more than what is left; the same token may be used again"},
+	{holdover.ErrAdjustRefused, 409, "adjustment-refused", "Adjustment refused", "take away no more than is free, set clamp, or wait until holds end; choose a new token: a refusal stays"},
 	{holdover.ErrTokenReused, 409, "token-reused", "Token reused", "choose a new token for a new reservation"},
 	{holdover.ErrAlreadyClaimed, 409, "already-claimed", "Already claimed", "choose a new token for a new reservation; a claim can't be undone here"},
 	{holdover.ErrClaimPending, 409, "claim-pending", "Claim pending", "look the hold up: the claim will be applied"},
@@ -147,6 +148,14 @@ func (a *api) problemOf(err error, d holdover.Decision) *Problem {
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		p.Type, p.Title, p.Status, p.Detail, p.Do = typeOf("refused"), "Refused", http.StatusConflict, refused.Detail, refused.Do
+		return p
+	}
+	var late *holdover.LateClaimError
+	if errors.As(err, &late) {
+		// The hold is gone, as with hold-ended; asking for less is no way out, as it
+		// is with out-of-stock.
+		p.Type, p.Title, p.Status, p.State, p.Short = typeOf("late-claim"), "Claimed too late", http.StatusGone, holdover.StateExpired.String(), late.Short
+		p.Do = "give the payment back, or claim the part that is left; a repeat tries again"
 		return p
 	}
 	for _, o := range outside {

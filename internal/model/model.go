@@ -58,7 +58,7 @@ func (m *Model) Clone() *Model {
 	defer m.mu.Unlock()
 	c := &Model{cfg: m.cfg, ahead: m.ahead, ledger: maps.Clone(m.ledger), holds: map[holdover.Token]*holdover.Hold{}}
 	for token, h := range m.holds {
-		h := *h // Lines are never written to after the grant
+		h := *h // its lines are never written to, only replaced
 		c.holds[token] = &h
 	}
 	return c
@@ -74,6 +74,10 @@ func (m *Model) Reserve(ctx context.Context, r holdover.Request) (holdover.Resul
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return m.result(nil, false, "the call was over before it began"), m.gone("reserve", r.Token, err)
+	}
+	wanted := r
+	if r, err = m.located(wanted); err != nil {
+		return m.result(nil, false, "an item has no stock record"), err
 	}
 	if h := m.holds[r.Token]; h != nil {
 		switch {
@@ -93,11 +97,12 @@ func (m *Model) Reserve(ctx context.Context, r holdover.Request) (holdover.Resul
 	}
 	short := m.short(r)
 	if len(short) > 0 && m.expireDue(r.Shop, r.Lines) > 0 {
+		r, _ = m.located(wanted)
 		short = m.short(r)
 	}
 	if len(short) > 0 {
 		return m.result(nil, false, "fewer units than asked for"),
-			&holdover.OutOfStockError{Store: m.store(), Shop: r.Shop, Short: short}
+			&holdover.OutOfStockError{Store: m.store(), Shop: r.Shop, Short: m.told(wanted, short)}
 	}
 	now := m.now()
 	h := &holdover.Hold{
@@ -108,25 +113,61 @@ func (m *Model) Reserve(ctx context.Context, r holdover.Request) (holdover.Resul
 	return m.result(h, false, "every line has its units"), nil
 }
 
-// Claim deducts the ledger, once.
-func (m *Model) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+// Claim deducts the ledger, once; with lines, of a part of the hold, and the rest
+// is free again.
+func (m *Model) Claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h, res, err := m.known(ctx, "claim", shop, token)
 	if err != nil {
 		return res, err
 	}
-	switch h.State {
-	case holdover.StateClaimed:
-		return m.result(h, true, "claimed before"), nil
-	case holdover.StateReleased, holdover.StateExpired:
+	if h.State == holdover.StateExpired && !m.cfg.Limits.NoLateClaims {
+		return m.claimLate(h, lines)
+	}
+	if h.State == holdover.StateReleased || h.State == holdover.StateExpired {
 		return m.result(h, false, "the hold is "+h.State.String()), holdover.EndError(token, h.State)
 	}
-	for _, line := range h.Lines {
+	part, err := h.PartOf(lines)
+	switch {
+	case err != nil:
+		return m.result(h, false, "the lines are no part of the hold"), err
+	case h.State == holdover.StateClaimed && !holdover.SameLines(part, h.Claimed):
+		return m.result(h, false, "another part was claimed"), fmt.Errorf("hold %s: %w", token, holdover.ErrTokenReused)
+	case h.State == holdover.StateClaimed:
+		return m.result(h, true, "claimed before"), nil
+	}
+	h.State, h.Claimed = holdover.StateClaimed, part
+	for _, line := range h.Part() {
 		m.deduct(shop, line)
 	}
-	h.State = holdover.StateClaimed
 	return m.result(h, false, "the ledger is deducted"), nil
+}
+
+// Extend moves the expiry of a live hold forward.
+func (m *Model) Extend(ctx context.Context, shop int64, token holdover.Token, ttl time.Duration) (holdover.Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	life, err := m.cfg.Limits.CheckExtension(ttl)
+	if err != nil {
+		return m.result(nil, false, "the request is wrong"), err
+	}
+	h, res, err := m.known(ctx, "extend", shop, token)
+	if err != nil {
+		return res, err
+	}
+	if h.State.Ended() {
+		return m.result(h, false, "the hold is "+h.State.String()), holdover.EndError(token, h.State)
+	}
+	expires := m.now().Add(ttl)
+	if last := h.GrantedAt.Add(life); expires.After(last) {
+		expires = last
+	}
+	if expires = expires.Truncate(time.Millisecond); !expires.After(h.ExpiresAt) {
+		return m.result(h, true, "it lives that long already"), nil
+	}
+	h.ExpiresAt = expires
+	return m.result(h, false, "its expiry is later now"), nil
 }
 
 // Release gives the units back, once.
@@ -178,7 +219,7 @@ func (m *Model) result(h *holdover.Hold, replayed bool, reason string) holdover.
 	res := holdover.Result{Replayed: replayed, Decision: holdover.Decision{Pod: "model", Store: m.store(), Reason: reason}}
 	if h != nil {
 		res.Hold = *h
-		res.Hold.Lines = slices.Clone(h.Lines)
+		res.Hold.Lines, res.Hold.Claimed = slices.Clone(h.Lines), slices.Clone(h.Claimed)
 	}
 	return res
 }

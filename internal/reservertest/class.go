@@ -16,6 +16,7 @@ const (
 	classClaimed      class = "already claimed"
 	classReleased     class = "ended: released"
 	classExpired      class = "ended: expired"
+	classLate         class = "ended: expired, and the units are gone"
 	classUnknownHold  class = "unknown hold"
 	classClaimPending class = "claim pending"
 	classInvalid      class = "invalid"
@@ -27,12 +28,15 @@ const (
 func classOf(err error) class {
 	var (
 		ended   *holdover.EndedError
+		late    *holdover.LateClaimError
 		short   *holdover.OutOfStockError
 		invalid *holdover.InvalidError
 	)
 	switch {
 	case err == nil:
 		return classOK
+	case errors.As(err, &late) && errors.Is(err, holdover.ErrEnded) && errors.Is(err, holdover.ErrOutOfStock):
+		return classLate
 	case errors.As(err, &ended) && errors.Is(err, holdover.ErrEnded) && ended.State == holdover.StateReleased:
 		return classReleased
 	case errors.As(err, &ended) && errors.Is(err, holdover.ErrEnded) && ended.State == holdover.StateExpired:

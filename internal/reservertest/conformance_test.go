@@ -3,6 +3,7 @@ package reservertest_test
 import (
 	"os"
 	"testing"
+	"time"
 
 	"holdover"
 	"holdover/internal/model"
@@ -30,11 +31,14 @@ func TestModel(t *testing.T) {
 	}
 }
 
+const maxLife = 6 * time.Hour
+
 func fixture(locations model.Locations) (reservertest.Fixture, *model.Model) {
-	m := model.New(model.Config{Locations: locations})
+	m := model.New(model.Config{Locations: locations, Limits: holdover.Limits{MaxLife: maxLife}})
 	const shop = 7
 	return reservertest.Fixture{
 		Reserver: m,
+		MaxLife:  maxLife,
 		Shop:     shop,
 		Load:     func(_ *testing.T, stock map[[2]int64]int64) { m.Load(shop, stock) },
 		Free: func(t *testing.T, item, group int64) int64 {

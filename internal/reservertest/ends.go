@@ -49,6 +49,9 @@ func testEnds(s *suite) {
 			{"Lookup", func(s *suite, r holdover.Request) (holdover.Result, error) { return s.lookup(r.Token) }, classOK},
 			{"Expire", func(s *suite, r holdover.Request) (holdover.Result, error) { s.expire(); return s.lookup(r.Token) }, classOK},
 		} {
+			if first.state == holdover.StateExpired && second.name == "Claim" {
+				continue // it takes the units again: testLateClaims
+			}
 			s.t.Run(first.name+"Then"+second.name, func(t *testing.T) {
 				s := s.in(t)
 				item := s.stocked(5)
@@ -94,7 +97,7 @@ func repeated(state, want holdover.State) class {
 func testUnknownToken(s *suite) {
 	item := s.stocked(2)
 	for name, do := range map[string]func(holdover.Token) (holdover.Result, error){
-		"claim": s.claim, "release": s.release, "look-up": s.lookup,
+		"claim": func(token holdover.Token) (holdover.Result, error) { return s.claim(token) }, "release": s.release, "look-up": s.lookup,
 	} {
 		_, err := do(holdover.NewToken())
 		s.wantClass(name+" of an unknown token", err, classUnknownHold)
@@ -123,7 +126,7 @@ func testExpiryWithoutReaper(s *suite) {
 		s.wantState(first, holdover.StateExpired)
 		s.wantState(second, holdover.StateExpired)
 		_, err := s.claim(first)
-		s.wantClass("claim of the hold that gave its unit away", err, classExpired)
+		s.wantClass("claim of the hold that gave its unit away", err, classLate)
 		_, err = s.release(second)
 		s.wantClass("release of the hold that gave its unit away", err, classExpired)
 		s.wantFree(item, 0)

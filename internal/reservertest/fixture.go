@@ -2,6 +2,7 @@ package reservertest
 
 import (
 	"testing"
+	"time"
 
 	"holdover"
 )
@@ -11,8 +12,11 @@ import (
 // as long as its shop is its own. No reaper may run in it by itself: expiry
 // happens when Expire is called, or lazily.
 type Fixture struct {
-	// Reserver is what is tested, with the default holdover.Limits.
+	// Reserver is what is tested, with the default holdover.Limits but MaxLife.
 	Reserver holdover.Reserver
+	// MaxLife is its Limits.MaxLife, from 3 h to 12 h; zero means the default,
+	// which no test can reach.
+	MaxLife time.Duration
 	// Shop has no stock yet. Shop+1 belongs to the fixture too (it is used for
 	// "the same token in another shop") and stays without stock.
 	Shop int64
@@ -64,6 +68,10 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 		{"ExpiryWithoutReaper", testExpiryWithoutReaper},
 		{"ExpiryByReaper", testExpiryByReaper},
 		{"LateEnds", testLateEnds},
+		{"LateClaims", testLateClaims},
+		{"Choices", testChoices},
+		{"PartialClaim", testPartialClaim},
+		{"Extend", testExtend},
 		{"BadInput", testBadInput},
 		{"CancelledContext", testCancelledContext},
 		{"OneTokenAtOnce", testOneTokenAtOnce},
@@ -73,6 +81,8 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 		{"ReleasesAtOnce", testReleasesAtOnce},
 		{"ClaimAgainstRelease", testClaimAgainstRelease},
 		{"ClaimAgainstExpiry", testClaimAgainstExpiry},
+		{"PartialClaimsAtOnce", testPartialClaimsAtOnce},
+		{"ExtendAgainstExpiry", testExtendAgainstExpiry},
 		{"RandomAgainstModel", testRandomAgainstModel},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newSuite(t, newFixture(t))) })

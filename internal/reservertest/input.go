@@ -59,7 +59,7 @@ func testBadInput(s *suite) {
 		})
 	}
 	for name, do := range map[string]func(holdover.Token) (holdover.Result, error){
-		"claim": s.claim, "release": s.release, "look-up": s.lookup,
+		"claim": func(token holdover.Token) (holdover.Result, error) { return s.claim(token) }, "release": s.release, "look-up": s.lookup,
 	} {
 		_, err := do(holdover.Token{})
 		s.wantClass(name+" of the zero token", err, classInvalid, classUnknownHold)
@@ -82,6 +82,9 @@ func testCancelledContext(s *suite) {
 		}
 		if _, err := s.f.Reserver.Claim(ctx, s.f.Shop, held); err == nil {
 			t.Error("claim with a cancelled context: no error")
+		}
+		if _, err := s.f.Reserver.Extend(ctx, s.f.Shop, held, 2*longTTL); err == nil {
+			t.Error("extend with a cancelled context: no error")
 		}
 		if _, err := s.f.Reserver.Lookup(ctx, s.f.Shop, held); err == nil {
 			t.Error("look-up with a cancelled context: no error")

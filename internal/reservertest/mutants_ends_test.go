@@ -49,13 +49,13 @@ var endMutants = map[string]mutant{
 		}},
 	"claims at once deduct twice": {[]string{"ClaimsAtOnce"},
 		func(f *reservertest.Fixture, m *model.Model) {
-			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
 				seen, err := m.Lookup(ctx, shop, token)
 				held := err == nil && seen.Hold.State == holdover.StateHeld
 				if held {
 					pause()
 				}
-				res, err := m.Claim(ctx, shop, token)
+				res, err := m.Claim(ctx, shop, token, lines...)
 				if held && res.Replayed {
 					put(m, shop, res.Hold.Lines, -1)
 				}
@@ -64,7 +64,7 @@ var endMutants = map[string]mutant{
 		}},
 	"a late claim does not look again": {[]string{"ClaimAgainstExpiry"},
 		func(f *reservertest.Fixture, m *model.Model) {
-			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
 				seen, err := m.Lookup(ctx, shop, token)
 				if err == nil && seen.Hold.State == holdover.StateHeld && !m.Now().Before(seen.Hold.ExpiresAt) {
 					for range 5000 { // until the other buyer has the unit, or there is none
@@ -74,7 +74,7 @@ var endMutants = map[string]mutant{
 						runtime.Gosched()
 					}
 				}
-				res, err := m.Claim(ctx, shop, token)
+				res, err := m.Claim(ctx, shop, token, lines...)
 				if errors.Is(err, holdover.ErrEnded) && seen.Hold.State == holdover.StateHeld {
 					put(m, shop, seen.Hold.Lines, -1)
 					res.Hold.State = holdover.StateClaimed
@@ -85,8 +85,8 @@ var endMutants = map[string]mutant{
 		}},
 	"a claim does not deduct": {[]string{"Ends", "ClaimsAtOnce", "LateEnds", "SoldOut", "RandomAgainstModel"},
 		func(f *reservertest.Fixture, m *model.Model) {
-			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-				res, err := m.Claim(ctx, shop, token)
+			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+				res, err := m.Claim(ctx, shop, token, lines...)
 				if err == nil && !res.Replayed {
 					put(m, shop, res.Hold.Lines, 1)
 				}
@@ -95,8 +95,8 @@ var endMutants = map[string]mutant{
 		}},
 	"a claim ends as pending": {[]string{"Ends", "RandomAgainstModel"},
 		func(f *reservertest.Fixture, m *model.Model) {
-			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-				res, err := m.Claim(ctx, shop, token)
+			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+				res, err := m.Claim(ctx, shop, token, lines...)
 				res.Pending = err == nil
 				return res, err
 			}}
@@ -111,8 +111,8 @@ var endMutants = map[string]mutant{
 					own[place] += units
 				}
 			}
-			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-				res, err := m.Claim(ctx, shop, token)
+			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+				res, err := m.Claim(ctx, shop, token, lines...)
 				if err == nil && !res.Replayed {
 					for _, l := range res.Hold.Lines {
 						if over := l.Quantity - own[[2]int64{l.Item, l.Group}]; over > 0 {
@@ -189,8 +189,8 @@ var endMutants = map[string]mutant{
 		}},
 	"expired is said to be released": {[]string{"Ends", "RandomAgainstModel"},
 		func(f *reservertest.Fixture, m *model.Model) {
-			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-				res, err := m.Claim(ctx, shop, token)
+			f.Reserver = broken{Model: m, release: func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+				res, err := m.Release(ctx, shop, token)
 				if errors.Is(err, holdover.ErrEnded) {
 					err = &holdover.EndedError{Token: token, State: holdover.StateReleased}
 				}
@@ -212,8 +212,8 @@ var endMutants = map[string]mutant{
 		}},
 	"a cancelled context is not looked at": {[]string{"CancelledContext"},
 		func(f *reservertest.Fixture, m *model.Model) {
-			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-				return m.Claim(context.WithoutCancel(ctx), shop, token)
+			f.Reserver = broken{Model: m, claim: func(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+				return m.Claim(context.WithoutCancel(ctx), shop, token, lines...)
 			}}
 		}},
 	"a cancelled reserve takes under another token": {[]string{"CancelledContext"},

@@ -59,8 +59,8 @@ var reserveMutants = map[string]mutant{
 		func(f *reservertest.Fixture, m *model.Model) {
 			shop := f.Shop
 			f.Reserver = broken{Model: m,
-				claim: func(ctx context.Context, _ int64, token holdover.Token) (holdover.Result, error) {
-					return m.Claim(ctx, shop, token)
+				claim: func(ctx context.Context, _ int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+					return m.Claim(ctx, shop, token, lines...)
 				}}
 		}},
 	"one unit is oversold": {[]string{"SoldOut", "Carts", "Locations", "HundredBuyersTenUnits", "CartsAtOnce", "RandomAgainstModel"},
@@ -152,7 +152,7 @@ var reserveMutants = map[string]mutant{
 		func(f *reservertest.Fixture, m *model.Model) {
 			f.Reserver = broken{Model: m, reserve: func(ctx context.Context, r holdover.Request) (holdover.Result, error) {
 				res, err := m.Reserve(ctx, r)
-				if errors.Is(err, holdover.ErrNotLoaded) {
+				if errors.Is(err, holdover.ErrNotLoaded) && len(r.Lines) > 0 {
 					err = &holdover.OutOfStockError{Store: res.Decision.Store, Shop: r.Shop,
 						Short: []holdover.Shortage{{Item: r.Lines[0].Item, Group: r.Lines[0].Group, Want: r.Lines[0].Quantity}}}
 				}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"testing"
+	"time"
 
 	"holdover"
 	"holdover/internal/model"
@@ -27,7 +28,8 @@ type mutant struct {
 type broken struct {
 	*model.Model
 	reserve func(ctx context.Context, r holdover.Request) (holdover.Result, error)
-	claim   func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error)
+	claim   func(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error)
+	extend  func(ctx context.Context, shop int64, token holdover.Token, ttl time.Duration) (holdover.Result, error)
 	release func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error)
 	lookup  func(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error)
 }
@@ -39,11 +41,18 @@ func (b broken) Reserve(ctx context.Context, r holdover.Request) (holdover.Resul
 	return b.Model.Reserve(ctx, r)
 }
 
-func (b broken) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+func (b broken) Claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
 	if b.claim != nil {
-		return b.claim(ctx, shop, token)
+		return b.claim(ctx, shop, token, lines...)
 	}
-	return b.Model.Claim(ctx, shop, token)
+	return b.Model.Claim(ctx, shop, token, lines...)
+}
+
+func (b broken) Extend(ctx context.Context, shop int64, token holdover.Token, ttl time.Duration) (holdover.Result, error) {
+	if b.extend != nil {
+		return b.extend(ctx, shop, token, ttl)
+	}
+	return b.Model.Extend(ctx, shop, token, ttl)
 }
 
 func (b broken) Release(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
@@ -79,6 +88,10 @@ func pause() {
 func mutants() map[string]mutant {
 	all := maps.Clone(reserveMutants)
 	maps.Copy(all, endMutants)
+	maps.Copy(all, partMutants)
+	maps.Copy(all, extendMutants)
+	maps.Copy(all, choiceMutants)
+	maps.Copy(all, lateMutants)
 	return all
 }
 

@@ -202,7 +202,7 @@ func testClaimAgainstExpiry(s *suite) {
 			s.wantState(token, holdover.StateClaimed)
 			s.wantLedger(item, 0)
 		default:
-			s.wantClass("late claim that lost", claim.err, classExpired)
+			s.wantClass("late claim that lost", claim.err, classLate)
 			s.wantClass("reserve against a late claim that lost", reserve.err, classOK)
 			s.wantState(token, holdover.StateExpired)
 			s.wantLedger(item, 1)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -20,9 +21,11 @@ const (
 	doRelease
 	doLookup
 	doExpire
+	doClaimPart // of what the token was last used with, or of anything
+	doExtend    // Again: to an earlier time than before
 )
 
-var kindNames = [...]string{"reserve", "lapse", "claim", "release", "look-up", "expire"}
+var kindNames = [...]string{"reserve", "lapse", "claim", "release", "look-up", "expire", "claim a part of", "extend"}
 
 // step is one operation of a random sequence. Places and tokens are indexes, so
 // that a sequence can be read, and made shorter by rapid.
@@ -48,6 +51,10 @@ func (s step) String() string {
 		return fmt.Sprintf("%s token %d%s %v", kindNames[s.Kind], s.Token, again, s.Cart)
 	case doExpire:
 		return "expire"
+	case doClaimPart:
+		return fmt.Sprintf("claim of token %d a part of what it has (%t) as in %v", s.Token, s.Again, s.Cart)
+	case doExtend:
+		return fmt.Sprintf("extend token %d (earlier %t)", s.Token, s.Again)
 	default:
 		return fmt.Sprintf("%s token %d", kindNames[s.Kind], s.Token)
 	}
@@ -65,13 +72,15 @@ func steps() *rapid.Generator[[]step] {
 	// As often as they stand here; waiting costs time on real stores.
 	kinds := rapid.SampledFrom([]kind{
 		doReserve, doReserve, doReserve, doReserve, doReserve, doReserve,
-		doClaim, doClaim, doRelease, doRelease, doLookup, doLapse, doExpire,
+		doExtend, doExtend, doExtend, doClaim, doClaim, doClaimPart, doClaimPart, doRelease, doRelease, doLookup, doLapse, doExpire,
 	})
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		s := step{Kind: kinds.Draw(t, "kind"), Token: rapid.IntRange(0, tokensInPlay-1).Draw(t, "token")}
-		if s.Kind == doReserve || s.Kind == doLapse {
-			s.Again = rapid.Bool().Draw(t, "again")
+		if s.Kind == doReserve || s.Kind == doLapse || s.Kind == doClaimPart {
 			s.Cart = cart.Draw(t, "cart")
+		}
+		if s.Cart != nil || s.Kind == doExtend {
+			s.Again = rapid.Bool().Draw(t, "again")
 		}
 		return s
 	}), 10, 30)
@@ -113,7 +122,7 @@ type run struct {
 
 func newRun(s *suite, t *rapid.T) *run {
 	r := &run{s: s, t: t}
-	cfg := model.Config{Locations: model.ByLocation}
+	cfg := model.Config{Locations: model.ByLocation, Limits: holdover.Limits{MaxLife: s.f.MaxLife}}
 	if s.f.SumOverLocations {
 		cfg.Locations = model.SumOverLocations
 	}
@@ -141,8 +150,8 @@ func (r *run) all(steps []step) {
 		switch st.Kind {
 		case doReserve, doLapse:
 			r.reserve(what, st)
-		case doClaim, doRelease, doLookup:
-			r.other(what, st)
+		case doClaim, doClaimPart, doRelease, doExtend, doLookup:
+			r.other(what, st, i)
 		case doExpire:
 			r.s.expire()
 			r.m.Expire()
@@ -185,13 +194,7 @@ func (r *run) reserve(what string, st step) {
 	got, gotErr := r.s.reserve(req)
 	r.s.settle()
 
-	// A Reserver may expire holds that are due, at any time: what it did is
-	// carried over. What it did not do, and should have, the model does.
-	for _, t := range due {
-		if res, err := r.s.lookup(t); err == nil && res.Hold.State == holdover.StateExpired {
-			r.m.ExpireHold(t)
-		}
-	}
+	r.expireAsDone(due)
 	before := r.m.Clone()
 	want, wantErr := r.m.Reserve(r.t.Context(), req)
 	if classOf(wantErr) == classOutOfStock {
@@ -233,7 +236,32 @@ func (r *run) compareShortage(what string, lines []holdover.Line, gotErr, wantEr
 	}
 }
 
-func (r *run) other(what string, st step) {
+// expireAsDone carries over what the Reserver has expired of the holds that were
+// due, which it may do at any time. What it did not do, and should have, the
+// model does.
+func (r *run) expireAsDone(due []holdover.Token) {
+	for _, t := range due {
+		if res, err := r.s.lookup(t); err == nil && res.Hold.State == holdover.StateExpired {
+			r.m.ExpireHold(t)
+		}
+	}
+}
+
+// claim claims in both. A late claim reserves, and so may expire what is due.
+func (r *run) claim(token holdover.Token, lines []holdover.Line) (got, want holdover.Result, gotErr, wantErr error) {
+	due := slices.DeleteFunc(r.m.Due(), func(t holdover.Token) bool { return t == token })
+	got, gotErr = r.s.claim(token, lines...)
+	r.s.settle()
+	r.expireAsDone(due)
+	before := r.m.Clone()
+	want, wantErr = r.m.Claim(r.t.Context(), r.s.f.Shop, token, lines...)
+	if classOf(wantErr) == classLate {
+		r.m = before // whether a refusal expires what is due is not compared
+	}
+	return got, want, gotErr, wantErr
+}
+
+func (r *run) other(what string, st step, nth int) {
 	token := r.tokens[st.Token]
 	if _, err := r.m.Lookup(r.t.Context(), r.s.f.Shop, token); err != nil {
 		token = holdover.NewToken() // ending an unknown token may leave a record: not on one in play
@@ -242,10 +270,27 @@ func (r *run) other(what string, st step) {
 		got, want       holdover.Result
 		gotErr, wantErr error
 	)
+	var accepted []class // beside what the model says
 	switch st.Kind {
 	case doClaim:
-		got, gotErr = r.s.claim(token)
-		want, wantErr = r.m.Claim(r.t.Context(), r.s.f.Shop, token)
+		got, want, gotErr, wantErr = r.claim(token, nil)
+	case doClaimPart:
+		part := r.part(st)
+		what = fmt.Sprintf("%s: %v", what, part)
+		known, _ := r.m.Lookup(r.t.Context(), r.s.f.Shop, token)
+		if _, noPart := known.Hold.PartOf(part); noPart != nil && known.Hold.State.Ended() {
+			accepted = []class{classInvalid, classTokenReused} // two reasons: which is told is left open
+		}
+		got, want, gotErr, wantErr = r.claim(token, part)
+	case doExtend:
+		// Real time goes on between two steps, the model's does not: each
+		// extension ends clearly later than all before it, or clearly earlier.
+		ttl := 2*longTTL + time.Duration(nth)*10*time.Minute
+		if st.Again {
+			ttl = longTTL - time.Duration(nth+1)*time.Minute
+		}
+		got, gotErr = r.s.extend(token, ttl)
+		want, wantErr = r.m.Extend(r.t.Context(), r.s.f.Shop, token, ttl)
 	case doRelease:
 		got, gotErr = r.s.release(token)
 		want, wantErr = r.m.Release(r.t.Context(), r.s.f.Shop, token)
@@ -253,7 +298,8 @@ func (r *run) other(what string, st step) {
 		got, gotErr = r.s.lookup(token)
 		want, wantErr = r.m.Lookup(r.t.Context(), r.s.f.Shop, token)
 	}
-	if classOf(gotErr) != classOf(wantErr) || got.Pending || st.Kind != doLookup && got.Replayed != want.Replayed {
+	accepted = append(accepted, classOf(wantErr))
+	if !slices.Contains(accepted, classOf(gotErr)) || got.Pending || st.Kind != doLookup && got.Replayed != want.Replayed {
 		r.t.Fatalf("%s: %q (replayed %t, pending %t, error %v), the model says %q (replayed %t)",
 			what, classOf(gotErr), got.Replayed, got.Pending, gotErr, classOf(wantErr), want.Replayed)
 	}
@@ -262,12 +308,36 @@ func (r *run) other(what string, st step) {
 	}
 }
 
+// part is a part of what the token was last used with, or, now and then, none.
+func (r *run) part(st step) []holdover.Line {
+	used := r.used[st.Token]
+	if !st.Again || len(used) == 0 {
+		return r.lines(st)
+	}
+	var part []holdover.Line
+	for _, p := range st.Cart {
+		l := used[p.Place%len(used)]
+		if !slices.ContainsFunc(part, func(o holdover.Line) bool { return o.Item == l.Item && o.Group == l.Group }) {
+			l.Quantity = min(p.Quantity, l.Quantity)
+			part = append(part, l)
+		}
+	}
+	return part
+}
+
 func (r *run) compareToken(what string, token holdover.Token) {
 	got, gotErr := r.s.lookup(token)
 	want, wantErr := r.m.Lookup(r.t.Context(), r.s.f.Shop, token)
 	if classOf(gotErr) != classOf(wantErr) || got.Hold.State != want.Hold.State {
 		r.t.Fatalf("%s: look-up of hold %s: %s (error %v), the model says %s (error %v)",
 			what, token, got.Hold.State, gotErr, want.Hold.State, wantErr)
+	}
+	if wantErr == nil && !slices.Equal(got.Hold.Claimed, want.Hold.Claimed) {
+		r.t.Fatalf("%s: of hold %s %v is claimed, in the model %v", what, token, got.Hold.Claimed, want.Hold.Claimed)
+	}
+	lives := func(h holdover.Hold) time.Duration { return h.ExpiresAt.Sub(h.GrantedAt) }
+	if diff := lives(got.Hold) - lives(want.Hold); want.Hold.State.Live() && diff.Abs() > 5*time.Minute { // what the steps may have taken
+		r.t.Fatalf("%s: hold %s lives for %s from its grant, in the model for %s", what, token, lives(got.Hold), lives(want.Hold))
 	}
 	if want.Hold.State.Live() && !slices.Equal(got.Hold.Lines, want.Hold.Lines) {
 		r.t.Fatalf("%s: hold %s has lines %v, in the model %v", what, token, got.Hold.Lines, want.Hold.Lines)

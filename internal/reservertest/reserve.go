@@ -185,9 +185,6 @@ func testCarts(s *suite) {
 }
 
 func testLocations(s *suite) {
-	at := func(item, group, quantity int64) holdover.Line {
-		return holdover.Line{Item: item, Group: group, Quantity: quantity}
-	}
 	s.t.Run("BothAtOnce", func(t *testing.T) {
 		s := s.in(t)
 		item := s.newItem()

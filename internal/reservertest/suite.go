@@ -76,11 +76,19 @@ func (s *suite) reserve(r holdover.Request) (holdover.Result, error) {
 	return res, err
 }
 
-func (s *suite) claim(token holdover.Token) (holdover.Result, error) {
+func (s *suite) claim(token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
 	ctx, cancel := s.ctx()
 	defer cancel()
-	res, err := s.f.Reserver.Claim(ctx, s.f.Shop, token)
+	res, err := s.f.Reserver.Claim(ctx, s.f.Shop, token, lines...)
 	s.checkAnswer("claim", token, res, err)
+	return res, err
+}
+
+func (s *suite) extend(token holdover.Token, ttl time.Duration) (holdover.Result, error) {
+	ctx, cancel := s.ctx()
+	defer cancel()
+	res, err := s.f.Reserver.Extend(ctx, s.f.Shop, token, ttl)
+	s.checkAnswer("extend", token, res, err)
 	return res, err
 }
 

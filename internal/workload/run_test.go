@@ -50,8 +50,8 @@ func (p *pod) Reserve(ctx context.Context, r holdover.Request) (holdover.Result,
 	return res, err
 }
 
-func (p *pod) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
-	res, err := p.Model.Claim(ctx, shop, token)
+func (p *pod) Claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+	res, err := p.Model.Claim(ctx, shop, token, lines...)
 	if p.after != nil {
 		return p.after("claim", token, res, err)
 	}

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"errors"
+	"time"
 
 	"holdover"
 )
@@ -34,12 +35,12 @@ func (w *watched) Reserve(ctx context.Context, r holdover.Request) (holdover.Res
 	return res, err
 }
 
-func (w *watched) Claim(ctx context.Context, shop int64, token holdover.Token) (holdover.Result, error) {
+func (w *watched) Claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
 	rec, start := w.a.find(token)
 	if rec != nil {
 		w.a.asks(&rec.claimAsked, start)
 	}
-	res, err := w.r.Claim(ctx, shop, token)
+	res, err := w.r.Claim(ctx, shop, token, lines...)
 	if rec != nil {
 		w.a.claimed(rec, res, err)
 	}
@@ -56,6 +57,10 @@ func (w *watched) Release(ctx context.Context, shop int64, token holdover.Token)
 		w.a.released(rec, err)
 	}
 	return res, err
+}
+
+func (w *watched) Extend(ctx context.Context, shop int64, token holdover.Token, ttl time.Duration) (holdover.Result, error) {
+	return w.r.Extend(ctx, shop, token, ttl)
 }
 
 // Lookup is not written down: it promises nothing.

@@ -38,7 +38,11 @@ func (s *script) Reserve(_ context.Context, r holdover.Request) (holdover.Result
 	return res, err
 }
 
-func (s *script) Claim(context.Context, int64, holdover.Token) (holdover.Result, error) {
+func (s *script) Claim(context.Context, int64, holdover.Token, ...holdover.Line) (holdover.Result, error) {
+	return s.next()
+}
+
+func (s *script) Extend(context.Context, int64, holdover.Token, time.Duration) (holdover.Result, error) {
 	return s.next()
 }
 

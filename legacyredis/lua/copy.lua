@@ -1,4 +1,5 @@
 -- Writes a grant of MySQL's: firm, expiry as given, counters may go below zero.
+-- The expiry of a hold that is there moves forward, never back.
 -- Rules 7, 10, 15. "would" keeps what a vote would have said, for a repeated copy.
 local epoch, token, shop, lines, expires, granted, attempt = unpack(ARGV, 5, 11)
 
@@ -14,6 +15,7 @@ check_indexes(token)
 
 if is_live(h) then
   make_firm(token, h)
+  extend_to(token, h, expires)
   return { 'ok', 1, answer(token, h), per_line(lines, counters), h.would == '0' and 0 or 1 }
 end
 
@@ -25,7 +27,7 @@ for _, item in ipairs(items) do
 end
 h = {
   state = 'held', shop = shop, lines = lines, expires = expires, granted = granted == '0' and text(now) or granted,
-  attempt = attempt, firm = '1', would = text(would),
+  attempt = attempt, firm = '1', would = text(would), part = '',
 }
 take_units(shop, items, units, counters)
 put_hold(token, h)

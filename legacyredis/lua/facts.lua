@@ -1,37 +1,44 @@
 -- What a fact does to a hold; shared by apply and trip. Rules 15, 17.
--- The plan says: state afterwards ('' = stays), and where the units go:
--- -1 out of the counter, 1 back into it, 0 nowhere.
-local function plan_fact(h, state)
-  if state == 'held' then
-    if h.state == 'none' then return 'held', -1 end
-    return '', 0
+-- plan_fact returns the hold as the fact leaves it, nil when its state stays, and
+-- what the counters get: items, and units by item.
+local function plan_fact(h, f)
+  local part = f.lines ~= '' and f.part or h.part
+  local stays
+  if f.state == 'held' then
+    stays = h.state ~= 'none'
+  elseif f.state == 'claimed' then
+    stays = h.state == 'claimed' and h.part == part
+  else
+    stays = is_ended(h)
   end
-  if state == 'claimed' then
-    if h.state == 'claimed' then return '', 0 end
-    if is_live(h) then return 'claimed', 0 end
-    return 'claimed', -1 -- never known here, or its units went back
+  if stays then return nil, {}, {} end
+
+  local after = {}
+  for field, value in pairs(h) do after[field] = value end
+  after.state, after.firm = f.state, '1'
+  after.part = f.state == 'claimed' and part or ''
+  if h.lines == '' then after.lines = f.lines end
+  if h.shop == '0' then after.shop = f.shop end
+  if h.state == 'none' then
+    after.expires, after.attempt = f.expires, f.attempt
+    after.granted = f.granted == '0' and text(now) or f.granted
   end
-  if is_live(h) then return state, 1 end
-  if h.state == 'none' then return state, 0 end
-  return '', 0
+  -- A claim is in the ledger: it takes its units also when they went back here,
+  -- or when the mark was for another part.
+  return after, units_back(lines_out(h), lines_out(after))
 end
 
--- write_fact carries out a plan. Counters were checked; skip_units leaves them alone.
-local function write_fact(token, h, f, state, sign, skip_units)
-  if state == '' then
-    if f.state == 'held' and h.state == 'held' then make_firm(token, h) end
-    return
+-- write_fact carries out a plan and returns the hold as it is then. Counters were
+-- checked; skip_units leaves them alone.
+local function write_fact(token, h, f, after, items, units, skip_units)
+  if not after then
+    if f.state == 'held' and h.state == 'held' then
+      make_firm(token, h)
+      extend_to(token, h, f.expires)
+    end
+    return h
   end
-  if h.lines == '' then h.lines = f.lines end
-  if h.shop == '0' then h.shop = f.shop end
-  if h.state == 'none' then
-    h.expires, h.attempt = f.expires, f.attempt
-    h.granted = f.granted == '0' and text(now) or f.granted
-  end
-  h.state, h.firm = state, '1'
-  if sign ~= 0 and not skip_units then
-    local items, units = units_of(h.lines)
-    if sign < 0 then take_units(h.shop, items, units, {}) else return_units(h.shop, items, units) end
-  end
-  if state == 'held' then put_hold(token, h) else put_end(token, h) end
+  if not skip_units then return_units(after.shop, items, units) end
+  if after.state == 'held' then put_hold(token, after) else put_end(token, after) end
+  return after
 end

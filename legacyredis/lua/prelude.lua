@@ -21,12 +21,13 @@ end
 
 local function hold_key(token) return PREFIX .. 'hold:' .. token end
 
-local FIELDS = { 'state', 'shop', 'lines', 'expires_ms', 'granted_ms', 'attempt', 'firm', 'would' }
+local FIELDS = { 'state', 'shop', 'lines', 'expires_ms', 'granted_ms', 'attempt', 'firm', 'would', 'claimed' }
 
 local function as_hold(f)
   return {
     state = f[1] or 'none', shop = f[2] or '0', lines = f[3] or '', expires = f[4] or '0',
     granted = f[5] or '0', attempt = f[6] or '0', firm = f[7] or '0', would = f[8] or '',
+    part = f[9] or '', -- what a claim takes when it is not all of the lines
   }
 end
 
@@ -39,7 +40,7 @@ local function is_ended(h) return h.state == 'claimed' or h.state == 'released' 
 local function is_firm(h) return h.firm == '1' or now - tonumber(h.granted) > WINDOW end
 
 local function answer(token, h)
-  return { token, h.state, h.shop, h.lines, h.expires, h.granted, h.attempt, is_firm(h) and '1' or '0' }
+  return { token, h.state, h.shop, h.lines, h.expires, h.granted, h.attempt, is_firm(h) and '1' or '0', h.part }
 end
 
 -- An end record of a hold that was never known here has neither shop nor lines.
@@ -58,6 +59,27 @@ local function units_of(lines)
       items[#items + 1] = item
     end
     units[item] = units[item] + tonumber(quantity)
+  end
+  return items, units
+end
+
+-- lines_out is what a hold keeps out of the counters: its lines, or the part of
+-- them that its claim takes.
+local function lines_out(h)
+  if h.state == 'held' then return h.lines end
+  if h.state ~= 'claiming' and h.state ~= 'claimed' then return '' end
+  return h.part ~= '' and h.part or h.lines
+end
+
+-- units_back is what the counters get when a hold keeps other lines out of them
+-- from now on: items, and units by item, below zero for those that go out.
+local function units_back(before, after)
+  local _, units = units_of(before)
+  local _, gone = units_of(after)
+  local items = {}
+  for item, quantity in pairs(gone) do units[item] = (units[item] or 0) - quantity end
+  for item, quantity in pairs(units) do
+    if quantity ~= 0 then items[#items + 1] = item end
   end
   return items, units
 end
@@ -110,6 +132,15 @@ local function return_units(shop, items, units)
   end
 end
 
+-- extend_to moves the expiry of a held hold forward, never back, and says whether it did.
+local function extend_to(token, h, expires)
+  if h.state ~= 'held' or tonumber(expires) <= tonumber(h.expires) then return false end
+  redis.call('HSET', hold_key(token), 'expires_ms', expires)
+  redis.call('ZADD', HOLDS, expires, token)
+  h.expires = expires
+  return true
+end
+
 local function per_line(lines, counters)
   local left = {}
   for item in string.gmatch(lines, '(%d+):%d+:%d+') do left[#left + 1] = counters[item] end
@@ -125,7 +156,7 @@ end
 -- put_end writes the end record; it leaves by itself after the retention time.
 local function put_end(token, h)
   redis.call('HSET', hold_key(token), 'state', h.state, 'shop', h.shop, 'lines', h.lines, 'expires_ms', h.expires,
-    'granted_ms', h.granted, 'attempt', h.attempt, 'firm', '1', 'ended_ms', text(now))
+    'granted_ms', h.granted, 'attempt', h.attempt, 'firm', '1', 'claimed', h.part, 'ended_ms', text(now))
   redis.call('PEXPIRE', hold_key(token), text(RETENTION))
   redis.call('ZREM', HOLDS, token)
   redis.call('ZREM', CLAIMING, token)

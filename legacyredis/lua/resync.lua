@@ -5,7 +5,7 @@ for _, index in ipairs({ HOLDS, CLAIMING }) do
   for _, token in ipairs(redis.call('ZRANGE', index, 0, -1)) do
     local h = read_hold(token)
     if is_live(h) and h.shop == shop then
-      local _, units = units_of(h.lines)
+      local _, units = units_of(lines_out(h))
       available = available - (units[item] or 0)
     end
   end

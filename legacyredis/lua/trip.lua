@@ -13,29 +13,27 @@ check_indexes('')
 
 local todo, uncounted, reused = {}, {}, {}
 for i = FIRST, #ARGV do
-  local token, shop, lines, state, expires, granted, attempt =
-    string.match(ARGV[i], '^([^|]+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)$')
-  local fact = { shop = shop, lines = lines, state = state, expires = expires, granted = granted, attempt = attempt }
+  local token, shop, lines, state, expires, granted, attempt, part =
+    string.match(ARGV[i], '^([^|]+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)$')
+  local fact = { shop = shop, lines = lines, state = state, expires = expires, granted = granted, attempt = attempt, part = part }
   local h = read_hold(token)
   if is_reused(h, shop, lines) then
     reused[#reused + 1] = token
   else
-    local after, sign = plan_fact(h, state)
+    local after, items, units = plan_fact(h, fact)
     local skip = false
-    if sign ~= 0 then
-      local owner = h.shop ~= '0' and h.shop or shop
-      local items, units = units_of(h.lines ~= '' and h.lines or lines)
-      local counters, bad = read_counters(owner, items)
-      bad = bad or room_for(owner, items, counters, units, sign)
+    if #items > 0 then
+      local counters, bad = read_counters(after.shop, items)
+      bad = bad or room_for(after.shop, items, counters, units, 1)
       if bad then
         skip = true
         uncounted[#uncounted + 1] = token
       end
     end
-    todo[#todo + 1] = { token, h, fact, after, sign, skip }
+    todo[#todo + 1] = { token = token, h = h, fact = fact, after = after, items = items, units = units, skip = skip }
   end
 end
 
-for _, t in ipairs(todo) do write_fact(unpack(t, 1, 6)) end
+for _, t in ipairs(todo) do write_fact(t.token, t.h, t.fact, t.after, t.items, t.units, t.skip) end
 write_fence(f)
 return { 'ok', uncounted, reused }

@@ -34,7 +34,7 @@ if #short > 0 then return { 'short', short } end
 
 h = {
   state = 'held', shop = shop, lines = lines, expires = text(now + tonumber(ttl)), granted = text(now),
-  attempt = attempt, firm = attempt == '0' and '1' or '0', would = '1',
+  attempt = attempt, firm = attempt == '0' and '1' or '0', would = '1', part = '',
 }
 take_units(shop, items, units, counters)
 put_hold(token, h)

@@ -1,0 +1,169 @@
+package bench
+
+// Report is what a run found: what `holdover bench --json` prints, and what
+// `holdover advise` reads. Fields that a scenario does not measure are absent.
+type Report struct {
+	Scenario string  `json:"scenario"`
+	OK       bool    `json:"ok"`       // no invariant is broken; targets don't matter here
+	Clients  int     `json:"clients"`  // concurrent callers
+	Rounds   int     `json:"rounds"`   // how often each competitor had its turn; figures are medians over them
+	SlotS    float64 `json:"slot_s"`   // measured seconds of one turn, without its warm-up
+	Stock    int64   `json:"stock"`    // units of one item at the start of a turn
+	PoolCap  int64   `json:"pool_cap"` // unit rows of one item
+	Seconds  float64 `json:"seconds"`  // the whole run, servers included
+
+	MySQLVersion string     `json:"mysql_version"`
+	RedisVersion string     `json:"redis_version"`
+	Durability   Durability `json:"durability"`
+	RTTus        float64    `json:"rtt_us"`       // median round trip to MySQL (SELECT 1 on one connection), nothing injected
+	RedisRTTus   float64    `json:"redis_rtt_us"` // median round trip to Redis (PING)
+	Machine      Machine    `json:"machine"`
+
+	Competitors []Competitor `json:"competitors"`
+
+	// Ratios, by the names of the targets. Each is the median over the rounds
+	// of holdover's figure by the other's in the same round.
+	VsUsual       *float64 `json:"vs_usual,omitempty"`       // reserves a second, against unit rows in one transaction a call at its best number of connections
+	VsUncapped    *float64 `json:"vs_uncapped,omitempty"`    // the same with a connection for every client
+	VsConditional *float64 `json:"vs_conditional,omitempty"` // against the fastest form of the conditional UPDATE that does not batch
+	VsBatchedRow  *float64 `json:"vs_batched_row,omitempty"` // against conditional_batched
+	VsRedis       *float64 `json:"vs_redis,omitempty"`       // against the Redis path
+	VsRedisBare   *float64 `json:"vs_redis_bare,omitempty"`  // against a minimal script, pipelined
+	VsLegacy      *float64 `json:"vs_legacy,omitempty"`      // reserve + claim, against Redis + one ledger UPDATE
+	P99VsLegacy   *float64 `json:"p99_vs_legacy,omitempty"`  // p99 of reserve + claim against legacy's
+	P50VsFloor    *float64 `json:"p50_vs_floor,omitempty"`   // p50 of a lone reserve against one autocommit INSERT
+	PurgeBlocked  *float64 `json:"purge_blocked_ratio,omitempty"`
+	PurgeEnd      *float64 `json:"purge_blocked_end_ratio,omitempty"` // the last fifth of the blocked phase against unblocked
+	VsPerLine     *float64 `json:"vs_per_line,omitempty"`             // carts a second, against the fastest of the ways with a statement for each line
+	VsUnion       *float64 `json:"vs_union,omitempty"`                // carts a second, against one transaction a cart with UNION ALL
+
+	// Of holdover alone. Counts are summed over all turns.
+	Connections  *int64 `json:"connections,omitempty"`    // most connections that the server saw at once
+	Granted      *int64 `json:"granted,omitempty"`        // drain: grants of one turn; of the worst turn, if they differ
+	FalseSoldOut *int64 `json:"false_sold_out,omitempty"` // refusals while stock remained
+	Oversold     *int64 `json:"oversold,omitempty"`       // units
+	Deadlocks    *int64 `json:"deadlocks,omitempty"`      // by the server's count
+
+	Exponents    []Exponent `json:"exponents,omitempty"`     // growth: how the time for a reserve grows
+	HistoryList  []int64    `json:"history_list,omitempty"`  // purge: history list length at the end of each phase
+	ConflictRate *float64   `json:"conflict_rate,omitempty"` // locks: conflicts by attempts of the version compare-and-set at the given clients and one item
+	ConflictBand string     `json:"conflict_band,omitempty"` // locks: what S61 advises at that rate
+	SingleRow    *Threshold `json:"single_row,omitempty"`    // hot, rtt, locks: how far one row goes
+
+	Curves  []Curve  `json:"curves,omitempty"`
+	Targets []Target `json:"targets,omitempty"`
+	Loses   []string `json:"loses"`            // the cases of this run where a simpler way wins, a sentence each
+	Shown   []Shown  `json:"shown,omitempty"`  // locks, carts: known faults, provoked
+	Broken  []string `json:"broken,omitempty"` // broken invariants, a sentence each
+	Notes   []string `json:"notes,omitempty"`  // how something was measured, and what disturbed it
+
+	Reports []Report `json:"reports,omitempty"` // all: one for each scenario
+}
+
+// Competitor is how one way fared in one case. Rates and latencies are medians
+// over the rounds; counts are sums over them.
+type Competitor struct {
+	Name      string  `json:"name"`           // a name of Ways
+	Case      string  `json:"case,omitempty"` // in scenarios with several, like "rtt=3ms" or "clients=64,items=1"
+	OpsPerS   float64 `json:"ops_per_s"`      // calls that were granted, a second
+	P50us     float64 `json:"p50_us"`         // closed loop: from the call to its answer
+	P99us     float64 `json:"p99_us"`
+	P999us    float64 `json:"p999_us"`
+	ConnHoldS float64 `json:"conn_hold_s"` // MySQL connections taken, summed over them, by the median round's measured seconds
+	HoldUs    float64 `json:"hold_us"`     // conn_hold_s by granted calls, in µs: what Little's law wants
+
+	Connections int64 `json:"connections"` // most that MySQL saw at once, background work included
+	PerRedis    int64 `json:"redis_connections,omitempty"`
+	Calls       int64 `json:"calls"`              // by callers
+	Granted     int64 `json:"granted"`            // what callers were told
+	Refused     int64 `json:"refused"`            // sold out, callers were told
+	Failed      int64 `json:"failed,omitempty"`   // neither: gave up after the bounded number of tries
+	Attempts    int64 `json:"attempts"`           // tries at the store, retries included
+	Conflicts   int64 `json:"conflicts"`          // tries that were lost to somebody else (zero rows, deadlock, lock wait) and tried again
+	Deadlocks   int64 `json:"deadlocks"`          // by the server's count
+	LockWaits   int64 `json:"lock_waits"`         // row lock waits that began, by the server's count
+	Timeouts    int64 `json:"timeouts,omitempty"` // row lock waits that ran out, by the callers' errors
+
+	FalseSoldOut int64 `json:"false_sold_out"` // see truth.go
+	Oversold     int64 `json:"oversold"`       // units that callers were granted beyond the stock
+	LostHolds    int64 `json:"lost_holds"`     // grants without a hold in the store
+	Honest       bool  `json:"honest"`         // false: wrong on purpose
+}
+
+// Target is a figure to reach.
+type Target struct {
+	Name   string  `json:"name"`
+	Value  float64 `json:"value"`
+	Rule   string  `json:"rule"` // ">=", "<=" or "="
+	Target float64 `json:"target"`
+	Aim    float64 `json:"aim,omitempty"` // what to hope for
+	OK     bool    `json:"ok"`
+}
+
+// Durability is what the servers promise after an answer.
+type Durability struct {
+	SyncBinlog  string `json:"sync_binlog"`
+	FlushLog    string `json:"innodb_flush_log_at_trx_commit"`
+	LogBin      string `json:"log_bin"`
+	AppendOnly  string `json:"redis_appendonly"`
+	AppendFsync string `json:"redis_appendfsync"`
+}
+
+// Machine is where the run took place. The servers are elsewhere when they are
+// the user's own.
+type Machine struct {
+	CPU       string `json:"cpu"`
+	Cores     int    `json:"cores"`
+	MemoryMB  int64  `json:"memory_mb"`
+	Kernel    string `json:"kernel"`
+	Go        string `json:"go"`
+	OwnServer bool   `json:"servers_here"` // the run started the servers, on this machine
+}
+
+// Curve is a plot: some figure over another.
+type Curve struct {
+	Name   string   `json:"name"`
+	X      string   `json:"x"` // what the axis shows, with its unit
+	Y      string   `json:"y"`
+	LogX   bool     `json:"log_x,omitempty"`
+	LogY   bool     `json:"log_y,omitempty"`
+	Series []Series `json:"series"`
+}
+
+// Series is one line of a plot.
+type Series struct {
+	Name   string  `json:"name"`
+	Points []Point `json:"points"`
+}
+
+// Point is one measurement of a series.
+type Point struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
+}
+
+// Exponent is the slope of a straight line through a curve whose axes are both
+// logarithmic: 0 is no growth, 1 is twice the time for twice as much.
+type Exponent struct {
+	Of       string  `json:"of"` // competitor
+	Over     string  `json:"over"`
+	Exponent float64 `json:"exponent"`
+	R2       float64 `json:"r2"` // share of the variance that the line explains
+}
+
+// Threshold is how far the single row goes.
+type Threshold struct {
+	HoldMs   float64 `json:"hold_ms"`   // 1 / its peak rate on one item: how long the row's lock is taken
+	PeakRate float64 `json:"peak_rate"` // reserves a second of the fastest unbatched form on one item
+	UpToMs   float64 `json:"up_to_ms"`  // rtt: the round trip up to which it still reaches half of holdover's rate; -1: at none of those measured
+	BeatenBy string  `json:"beaten_by"` // the way compared with
+	AtFactor float64 `json:"by_factor"` // how many times its rate that way has, nothing injected
+	InWords  string  `json:"in_words"`  // one sentence
+}
+
+// Shown is a known fault, provoked.
+type Shown struct {
+	Fault    string `json:"fault"`
+	Observed string `json:"observed"` // what happened, with figures
+	OK       bool   `json:"shown"`    // it happened
+}
