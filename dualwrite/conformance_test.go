@@ -6,20 +6,24 @@ import (
 	"time"
 
 	"holdover"
+	"holdover/dualwrite"
 	"holdover/internal/reservertest"
 )
+
+const maxLife = 6 * time.Hour
 
 // TestConformance runs the one suite on the facade in each stage.
 func TestConformance(t *testing.T) {
 	for _, stage := range holdover.Stages() {
 		t.Run(stage.String(), func(t *testing.T) {
 			s := newStores(t)
-			f := newFacade(t, s)
+			f := newFacade(t, s, func(c *dualwrite.Config) { c.Limits.MaxLife = maxLife })
 			reach(t, f, stage)
 			reservertest.Run(t, func(t *testing.T) reservertest.Fixture {
 				shop := newShop()
 				return reservertest.Fixture{
 					Reserver: f,
+					MaxLife:  maxLife,
 					Shop:     shop,
 					Load:     func(t *testing.T, stock map[[2]int64]int64) { s.load(t, shop, stock) },
 					Free: func(t *testing.T, item, group int64) int64 {

@@ -49,9 +49,10 @@ func (p pathRig) wantLedger(item, want int64) {
 
 func TestConformance(t *testing.T) {
 	reservertest.Run(t, func(t *testing.T) reservertest.Fixture {
-		p := newPath(t)
+		const maxLife = 6 * time.Hour
+		p := newPath(t, func(c *legacyredis.PathConfig) { c.Limits.MaxLife = maxLife })
 		return reservertest.Fixture{
-			Reserver: p.Path, Shop: shop, SumOverLocations: true,
+			Reserver: p.Path, MaxLife: maxLife, Shop: shop, SumOverLocations: true,
 			Load: func(t *testing.T, stock map[[2]int64]int64) {
 				sum := make(map[int64]int64)
 				for at, units := range stock {

@@ -176,8 +176,57 @@ func TestLone(t *testing.T) {
 
 func TestPurge(t *testing.T) {
 	r := small(t, "purge", func(c *Config) { c.Duration = time.Second })
-	if r.PurgeBlocked == nil || len(r.HistoryList) != 3 || r.HistoryList[1] <= r.HistoryList[0] {
-		t.Errorf("ratio %v, history list %v: want the blocked phase's longer than the open one's", r.PurgeBlocked, r.HistoryList)
+	if r.PurgeBlocked == nil || r.PurgeEnd == nil || len(r.HistoryList) != 3 || len(r.Curves[0].Series) != 3 {
+		t.Errorf("ratio %v, history list %v: want three phases", r.PurgeBlocked, r.HistoryList)
+	}
+}
+
+// While the snapshot is open purge removes nothing, and it goes on afterwards.
+func TestSnapshotBlocksPurge(t *testing.T) {
+	ctx := context.Background()
+	stack := teststack.MustStack(t)
+	cfg, err := Config{Scenario: "purge", MySQLDSN: stack.AdminDSN(), RedisAddr: stack.RedisAddr(teststack.Pod())}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := startServers(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	history := func() int64 {
+		t.Helper()
+		n, err := s.history(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	change := func() {
+		t.Helper()
+		if _, err := s.scratch.ExecContext(ctx, "UPDATE bench_stock SET version = version + 1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.fillStock(ctx, []int64{1}); err != nil {
+		t.Fatal(err)
+	}
+	end, err := s.snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const changes = 300
+	for range changes {
+		change()
+	}
+	if n := history(); n < changes {
+		t.Errorf("the history list has %d entries after %d changes: the snapshot does not block purge", n, changes)
+	}
+	end()
+	for deadline := time.Now().Add(20 * time.Second); history() >= changes; change() {
+		if time.Now().After(deadline) {
+			t.Fatalf("the history list has %d entries long after the snapshot ended", history())
+		}
 	}
 }
 

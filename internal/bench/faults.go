@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,25 +32,22 @@ func (r *run) faults(clients int, slot time.Duration) error {
 	return nil
 }
 
-// pairOf makes callers want item 1 and one of the others.
-func pairOf(items int) func(*rand.Rand, *call) {
-	return func(rng *rand.Rand, c *call) {
-		c.lines = append(c.lines[:0], holdover.Line{Item: 1, Group: 1, Quantity: 1}, holdover.Line{Item: 2 + rng.Int64N(int64(items-1)), Group: 1, Quantity: 1})
-	}
-}
-
 // retryUnderLocks: a transaction has locked one row and retries a
 // compare-and-set on another, with the lock in its hands. Beside it the same
-// with the retry outside.
+// with the retry outside. What is counted is sales of the locked row.
 func (r *run) retryUnderLocks(clients int, slot time.Duration) (Shown, error) {
 	shown := Shown{Fault: "retry while holding locks"}
-	const items = 3
-	rate := func(inside bool) (float64, error) {
-		one, err := r.turn(func(ctx context.Context, s *servers, set setting) (way, error) {
+	rate := func(inside bool) (perS float64, err error) {
+		_, err = r.session(func(ctx context.Context, s *servers, set setting) (way, error) {
 			rows, err := openRows(ctx, s, set, nil)
 			return lockThenSwap{rows, inside}, err
-		}, setting{conns: min(clients, lockConns), stock: ample(items)}, load{clients: clients, warm: warmUp(slot), measure: 2 * slot, pick: pairOf(items)})
-		return one.opsPerS(), err
+		}, setting{conns: min(clients, lockConns), stock: ample(2)}, func(s *session) error {
+			began := time.Now()
+			_, err := s.drive(load{clients: clients, measure: max(3*slot, 300*time.Millisecond), pick: lockedOrNot})
+			perS = float64(s.told.units[0]) / time.Since(began).Seconds()
+			return err
+		})
+		return perS, err
 	}
 	inside, err := rate(true)
 	if err != nil {
@@ -61,21 +59,34 @@ func (r *run) retryUnderLocks(clients int, slot time.Duration) (Shown, error) {
 	return shown, err
 }
 
-// lockThenSwap takes its first item by a lock and its second by version. The
-// version is read beforehand, as programs do that load the cart first.
+// bystanders are the callers who want the second item alone, and change its
+// version under the others' hands.
+const bystanders = 2
+
+func lockedOrNot(_ *rand.Rand, c *call) {
+	c.lines = c.lines[:0]
+	if c.worker >= bystanders {
+		c.lines = append(c.lines, holdover.Line{Item: 1, Group: 1, Quantity: 1})
+	}
+	c.lines = append(c.lines, holdover.Line{Item: 2, Group: 1, Quantity: 1})
+}
+
+// lockThenSwap takes item 1 by its lock and item 2 by its version.
 type lockThenSwap struct {
 	rows
 	inside bool // it tries the second again without giving up the first
 }
 
+// swapPause is the longest pause before a try, with full jitter.
+const swapPause = 10 * time.Millisecond
+
 func (w lockThenSwap) reserve(ctx context.Context, c *call) (bool, error) {
 	for range casTries {
 		c.attempts++
-		version, err := w.version(ctx, w.db, c.lines[1].Item)
-		if err == nil {
-			err = w.try(ctx, c, version)
-		}
+		err := w.try(ctx, c)
 		switch {
+		case err == nil && len(c.lines) == 1:
+			return true, pause(ctx, rand.N(swapPause/4)) // a bystander takes its time
 		case err == nil:
 			return true, nil
 		case errors.Is(err, errConflict):
@@ -83,56 +94,59 @@ func (w lockThenSwap) reserve(ctx context.Context, c *call) (bool, error) {
 		case !c.lost(err):
 			return false, err
 		}
-		if err := pause(ctx, rand.N(2*casBackoff)); err != nil {
+		if err := pause(ctx, rand.N(swapPause)); err != nil {
 			return false, err
 		}
 	}
 	return false, errGaveUp
 }
 
-func (w lockThenSwap) version(ctx context.Context, db interface {
-	QueryRowContext(context.Context, string, ...any) *sql.Row
-}, item int64) (version int64, err error) {
-	var available int64
-	err = db.QueryRowContext(ctx, readVersion, item).Scan(&available, &version)
-	return version, err
-}
-
-func (w lockThenSwap) try(ctx context.Context, c *call, version int64) error {
-	first, second := c.lines[0], c.lines[1]
+func (w lockThenSwap) try(ctx context.Context, c *call) error {
+	first, args := "START TRANSACTION", []any{}
+	if len(c.lines) > 1 {
+		first, args = beginTx+takeStock, []any{c.lines[0].Quantity, c.lines[0].Item}
+	}
 	return begun(ctx, w.db, func(conn *sql.Conn, _ sql.Result) error {
 		for range casTries {
-			result, err := conn.ExecContext(ctx, swapVersion, second.Quantity, second.Item, version)
-			if err != nil {
+			err := w.swap(ctx, conn, c)
+			if !w.inside || !errors.Is(err, errConflict) {
 				return err
-			}
-			if n, err := result.RowsAffected(); err != nil {
-				return err
-			} else if n == 1 {
-				_, err := conn.ExecContext(ctx, insertHoldHead+insertHoldRow+", "+insertHoldRow+"; "+commitTx,
-					c.token[:], 0, first.Item, first.Quantity, c.token[:], 1, second.Item, second.Quantity)
-				return err
-			}
-			if !w.inside {
-				return errConflict
 			}
 			c.conflicts++
-			if err := pause(ctx, rand.N(2*casBackoff)); err != nil {
-				return err
-			}
-			if version, err = w.version(ctx, conn, second.Item); err != nil {
+			if err := pause(ctx, rand.N(swapPause)); err != nil {
 				return err
 			}
 		}
 		return errGaveUp
-	}, beginTx+takeStock, first.Quantity, first.Item)
+	}, first, args...)
+}
+
+// swap takes the last line by its version, and commits.
+func (w lockThenSwap) swap(ctx context.Context, conn *sql.Conn, c *call) error {
+	l := c.lines[len(c.lines)-1]
+	var available, version int64
+	if err := conn.QueryRowContext(ctx, readVersion, l.Item).Scan(&available, &version); err != nil {
+		return err
+	}
+	result, err := conn.ExecContext(ctx, swapVersion, l.Quantity, l.Item, version)
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return cmpErr(err, errConflict)
+	}
+	var b strings.Builder
+	b.WriteString(insertHoldHead)
+	args := insertHolds(&b, nil, c)
+	_, err = conn.ExecContext(ctx, b.String()+"; "+commitTx, args...)
+	return err
 }
 
 // unlimitedRetries: the compare-and-set tries until it wins, without a pause.
 func (r *run) unlimitedRetries(clients int, slot time.Duration) (Shown, error) {
 	shown := Shown{Fault: "unlimited retries"}
 	play := func(open opener) (sample, error) {
-		return r.turn(open, setting{conns: min(clients, lockConns), stock: ample(1)}, load{clients: clients, warm: warmUp(slot), measure: 2 * slot, pick: oneUnit(1)})
+		return r.turn(open, setting{conns: min(clients, lockConns), stock: ample(1)}, load{clients: clients, warm: warmUp(slot), measure: max(2*slot, 200*time.Millisecond), pick: oneUnit(1)})
 	}
 	endless, err := play(func(ctx context.Context, s *servers, set setting) (way, error) {
 		rows, err := openRows(ctx, s, set, nil)
@@ -173,7 +187,7 @@ func (w endlessCAS) reserve(ctx context.Context, c *call) (bool, error) {
 func (r *run) optimisticUnderConflict(clients int, slot time.Duration) (Shown, error) {
 	shown := Shown{Fault: "optimistic locking at 60 % conflicts and more"}
 	play := func(open opener) (sample, error) {
-		return r.turn(open, setting{conns: min(clients, lockConns), stock: ample(1)}, load{clients: clients, warm: warmUp(slot), measure: 2 * slot, pick: oneUnit(1)})
+		return r.turn(open, setting{conns: min(clients, lockConns), stock: ample(1)}, load{clients: clients, warm: warmUp(slot), measure: max(2*slot, 200*time.Millisecond), pick: oneUnit(1)})
 	}
 	optimistic, err := play(openVersionCAS)
 	if err != nil {

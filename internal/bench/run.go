@@ -218,7 +218,8 @@ func (r *run) best(m match, c contender) (contender, error) {
 		return c, nil
 	}
 	trial := m.load
-	trial.warm, trial.measure, trial.calls, trial.refused = min(trial.warm, 150*time.Millisecond), 350*time.Millisecond, 0, 0
+	trial.measure = min(max(trial.measure/2, 20*time.Millisecond), 250*time.Millisecond)
+	trial.warm, trial.calls, trial.refused = trial.measure/3, 0, 0
 	most := 0.0
 	for _, conns := range r.trialConns(m.load.clients) {
 		s := &standing{contender: c, match: m}
@@ -238,7 +239,7 @@ func (r *run) best(m match, c contender) (contender, error) {
 // trialConns are the numbers of connections worth trying for so many clients.
 func (r *run) trialConns(clients int) []int {
 	var all []int
-	for _, n := range []int{4, 16, 64, clients} {
+	for _, n := range []int{8, 64, clients} {
 		if n <= clients && n <= r.maxConnections-20 && !slices.Contains(all, n) {
 			all = append(all, n)
 		}
