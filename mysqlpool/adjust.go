@@ -15,11 +15,6 @@ import (
 const (
 	stmtAdjustPool = `SELECT issued FROM pool_state FORCE INDEX (PRIMARY)
 WHERE shop_id = ? AND item_id = ? AND group_id = ? FOR UPDATE /*app='holdover',op='adjust',step='pool'*/`
-	stmtAdjustEnsure = `INSERT IGNORE INTO pool_state (shop_id, item_id, group_id, issued, next_unit)
-SELECT shop_id, item_id, group_id, 0, 1 FROM inventory_ledger
-WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='adjust',step='pool_state'*/`
-	stmtAdjustAvailable = `SELECT available FROM inventory_ledger FORCE INDEX (PRIMARY)
-WHERE shop_id = ? AND item_id = ? AND group_id = ? FOR UPDATE /*app='holdover',op='adjust',step='ledger'*/`
 	stmtAdjustPooled = `SELECT COUNT(*) FROM reservation_units FORCE INDEX (PRIMARY)
 WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='adjust',step='pooled'*/`
 	// From the end: buyers take rows from the beginning. Rows in transactions that
@@ -34,8 +29,6 @@ WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit DESC LIMIT ? FO
 ON u.shop_id = ? AND u.item_id = ? AND u.group_id = ? AND u.unit = d.unit /*app='holdover',op='adjust',step='shrink'*/`
 	stmtAdjustIssued = `UPDATE pool_state FORCE INDEX (PRIMARY) SET issued = issued - ?
 WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='adjust',step='issued'*/`
-	stmtAdjustLedger = `UPDATE inventory_ledger FORCE INDEX (PRIMARY) SET available = available + ?
-WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='adjust',step='change'*/`
 	stmtAdjustEntry = `INSERT INTO ledger_entries (token, entry, shop_id, item_id, group_id, delta, kind, at)
 VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(3)) /*app='holdover',op='adjust',step='entry'*/`
 
@@ -93,7 +86,7 @@ func (s *Store) Adjust(ctx context.Context, e holdover.Epoch, a holdover.Adjustm
 		case is(err, errNoPool) && !made:
 			made = true
 			err = s.transact(ctx, s.main, "adjust", a.Token, func(ctx context.Context, t *tx) error {
-				_, err := t.exec(ctx, stmtAdjustEnsure, a.Shop, a.Item, a.Group)
+				_, err := t.exec(ctx, s.ledger.ensurePool, a.Shop, a.Item, a.Group)
 				return err
 			})
 			if err != nil {
@@ -145,7 +138,7 @@ func (t *tx) adjust(ctx context.Context, d *decision) error {
 		d.out, d.done = found[0], true
 		return sameAdjustment(&d.out, a)
 	}
-	available, err := t.number(ctx, errNoPool, stmtAdjustAvailable, a.Shop, a.Item, a.Group)
+	available, err := t.number(ctx, errNoPool, t.s.ledger.available, a.Shop, a.Item, a.Group)
 	if err != nil {
 		return err
 	}
@@ -160,7 +153,7 @@ func (t *tx) adjust(ctx context.Context, d *decision) error {
 		}
 	}
 	if out.Changed != 0 {
-		if _, err := t.exec(ctx, stmtAdjustLedger, out.Changed, a.Shop, a.Item, a.Group); err != nil {
+		if _, err := t.exec(ctx, t.s.ledger.change, out.Changed, a.Shop, a.Item, a.Group); err != nil {
 			return err
 		}
 		if _, err := t.exec(ctx, stmtAdjustEntry, a.Token[:], adjustEntry, a.Shop, a.Item, a.Group, out.Changed, kindAdjust); err != nil {

@@ -326,13 +326,13 @@ func TestAdjustPlans(t *testing.T) {
 		}
 		f.plans(t, fmt.Sprintf("%d rows", size), map[string]*statement{
 			"pool":    new(statement).add(stmtAdjustPool, shop, 1, 1),
-			"ledger":  new(statement).add(stmtAdjustAvailable, shop, 1, 1),
+			"ledger":  new(statement).add(f.ledger.available, shop, 1, 1),
 			"pooled":  new(statement).add(stmtAdjustPooled, shop, 1, 1),
 			"units":   new(statement).add(stmtAdjustUnits, shop, 1, 1, 10),
 			"shrink":  shrinkStatement(a, units),
 			"one":     shrinkStatement(a, units[:1]),
 			"issued":  new(statement).add(stmtAdjustIssued, 1, shop, 1, 1),
-			"change":  new(statement).add(stmtAdjustLedger, 1, shop, 1, 1),
+			"change":  new(statement).add(f.ledger.change, 1, shop, 1, 1),
 			"look up": new(statement).add(stmtAdjustFound, a.Token[:]),
 			"settled": new(statement).add(stmtAdjustDone, a.Token[:]),
 			"owed":    new(statement).add(stmtAdjustOwed, 100),

@@ -112,6 +112,9 @@ func (s *Store) consume(ctx context.Context, e ending, h holdover.Hold, held boo
 			return err
 		}
 	}
+	if checkFailed(err) {
+		return errChanged
+	}
 	if err != nil {
 		return err
 	}
@@ -187,11 +190,11 @@ func (s *Store) locations(ctx context.Context, h holdover.Hold) ([]key, error) {
 	keys := keysOf(h.Shop, h.Lines)
 	for chunk := range slices.Chunk(h.Lines, maxKeys) {
 		b := new(statement)
-		b.add(locationsHead, h.Shop)
+		b.add(s.ledger.locationsHead, h.Shop)
 		for i, l := range chunk {
 			b.sep(i, ", ").add("?", l.Item)
 		}
-		b.add(locationsTail)
+		b.add(s.ledger.locationsTail)
 		err := s.read(ctx, s.main, "list locations", h.Token, func(rows *sql.Rows) error {
 			k := key{shop: h.Shop}
 			err := rows.Scan(&k.item, &k.group)
@@ -251,7 +254,7 @@ func (t *tx) consume(ctx context.Context, e ending, h holdover.Hold, held bool, 
 			}
 		}
 		if l.loaded {
-			if _, err := t.exec(ctx, stmtSetAvailable, l.available, k.shop, k.item, k.group); err != nil {
+			if _, err := t.exec(ctx, t.s.ledger.setAvailable, l.available, k.shop, k.item, k.group); err != nil {
 				return nil, err
 			}
 		}

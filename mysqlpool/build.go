@@ -75,21 +75,15 @@ func keysOfAmounts(all []amount) []key {
 	return keys
 }
 
-// statement collects text and parameters: of one statement, or of several that
-// go to the server together.
+// statement is the text of one statement, or of several that go to the server
+// together; see add.
 type statement struct {
 	strings.Builder
-	args  []any
-	count int // statements begun with next
-	rows  int // rows of the INSERT that is being written
+	args  []any // of a text with question marks: for the driver
+	count int   // statements begun with next
+	rows  int   // rows of the INSERT that is being written
 
 	commits bool // a COMMIT is its last statement
-}
-
-func (b *statement) add(text string, args ...any) *statement {
-	b.WriteString(text)
-	b.args = append(b.args, args...)
-	return b
 }
 
 // next begins one more statement.
@@ -188,16 +182,16 @@ func (b *statement) moveIssued(all []amount, sign int64) *statement {
 }
 
 // deduct takes each amount out of the ledger, where it is there.
-func (b *statement) deduct(all []amount) *statement {
-	b.next().add(deductHead)
+func (b *statement) deduct(l *ledgerStatements, all []amount) *statement {
+	b.next().add(l.deductHead)
 	for _, a := range all {
-		b.add(caseWhen, a.shop, a.item, a.group, a.n)
+		b.add(l.caseWhen, a.shop, a.item, a.group, a.n)
 	}
 	b.add(caseEnd)
 	for i, a := range all {
-		b.sep(i, " OR ").add(deductLine, a.shop, a.item, a.group, a.n)
+		b.sep(i, " OR ").add(l.deductLine, a.shop, a.item, a.group, a.n)
 	}
-	return b.add(deductTail)
+	return b.add(ledgerDeductTail)
 }
 
 // expect makes the statements after it, the COMMIT among them, depend on how

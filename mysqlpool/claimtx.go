@@ -75,7 +75,10 @@ func (s *Store) claimTx(ctx context.Context, tx *sql.Tx, shop int64, token holdo
 func (s *Store) claimSteps(ctx context.Context, tx *sql.Tx, h holdover.Hold) error {
 	run := func(want int, changed string, b *statement) error {
 		res, err := tx.ExecContext(ctx, b.String(), b.args...)
-		if err != nil {
+		switch {
+		case checkFailed(err):
+			return fmt.Errorf("hold %s: it ended since it was read: roll back, and Claim says how it stands: %w", h.Token, holdover.ErrTryAgain)
+		case err != nil:
 			return s.fail("claim in the caller's transaction", h.Token, &serverError{err: err})
 		}
 		n, err := res.RowsAffected()
@@ -93,7 +96,7 @@ func (s *Store) claimSteps(ctx context.Context, tx *sql.Tx, h holdover.Hold) err
 		}
 	}
 	for chunk := range slices.Chunk(sum(amounts(h.Shop, h.Part(), 1)...), maxKeys) {
-		if err := run(len(chunk), "the ledger has less than the hold stands for", new(statement).deduct(chunk)); err != nil {
+		if err := run(len(chunk), "the ledger has less than the hold stands for", new(statement).deduct(s.ledger, chunk)); err != nil {
 			return err
 		}
 	}

@@ -46,7 +46,7 @@ type Config struct {
 	// under way. 1 switches batching off.
 	BatchSize int
 	// BatchTransactions bounds the shared transactions that are under way of one
-	// kind (reserve, claim, release and expire, extend); 3.
+	// kind (reserve, claim, release and expire, extend); 2.
 	BatchTransactions int
 	// BatchQueue bounds how many calls of one kind wait; 10,000, and half of them
 	// for one item. Over it a call is refused at once: ErrOverloaded.
@@ -68,6 +68,8 @@ type Config struct {
 	// RefillEvery is how soon a pool is looked at again after a refill that found
 	// nothing more in the ledger; 100 ms.
 	RefillEvery time.Duration
+	// Ledger names the table that is the ledger; holdover's own, inventory_ledger.
+	Ledger Ledger
 	// WarmItems bounds how many locations WarmUp fills; 1,000.
 	WarmItems int
 
@@ -107,9 +109,10 @@ func (c Config) withDefaults() (Config, *mysql.Config, error) {
 	def(&c.RefillAhead, time.Second)
 	def(&c.RefillEvery, 100*time.Millisecond)
 	def(&c.BatchSize, 128)
-	def(&c.BatchTransactions, 3)
+	def(&c.BatchTransactions, 2)
 	def(&c.BatchQueue, 10_000)
 	def(&c.WarmItems, 1000)
+	c.Ledger.setDefaults()
 	def(&c.GiveBackWindow, 10*time.Second)
 	def(&c.EndRetention, 30*24*time.Hour)
 	def(&c.EntryRetention, max(400*24*time.Hour, c.EndRetention))
@@ -153,6 +156,9 @@ func (c Config) withDefaults() (Config, *mysql.Config, error) {
 		return c, nil, bad("journal_max", c.JournalMax, "must be at least 1, and warm_items not negative")
 	case c.MaxLines < 1 || c.MaxLines > 10_000:
 		return c, nil, bad("max_lines", c.MaxLines, "must be from 1 to 10,000")
+	}
+	if err := c.Ledger.validate(); err != nil {
+		return c, nil, err
 	}
 	dsn, err := parseDSN(c.DSN)
 	return c, dsn, err

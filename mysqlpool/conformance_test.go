@@ -18,20 +18,39 @@ import (
 var _ dualwrite.MySQL = (*mysqlpool.Store)(nil)
 
 func TestConformance(t *testing.T) {
+	conform(t, mysqlpool.Ledger{}, `SELECT available FROM inventory_ledger WHERE shop_id=? AND item_id=? AND group_id=?`,
+		`SELECT COALESCE(SUM(available),0) FROM inventory_ledger WHERE shop_id=? AND item_id=?`)
+}
+
+// TestConformanceForeignLedger: the same on a table that the application has.
+func TestConformanceForeignLedger(t *testing.T) {
+	conform(t, mysqlpool.Ledger{Table: "stock", Shop: "branch", Item: "sku", Group: "depot", Available: "on_hand"},
+		`SELECT on_hand FROM stock WHERE branch=? AND sku=? AND depot=?`, `SELECT COALESCE(SUM(on_hand),0) FROM stock WHERE branch=? AND sku=?`,
+		`CREATE TABLE stock (note VARCHAR(20) NOT NULL DEFAULT 'none', depot BIGINT NOT NULL, sku BIGINT NOT NULL, branch BIGINT NOT NULL,
+		on_hand INT UNSIGNED NOT NULL, PRIMARY KEY (branch, sku, depot)) ENGINE=InnoDB`)
+}
+
+// conform runs the suite on a ledger, with the statements that read it.
+func conform(t *testing.T, ledger mysqlpool.Ledger, available, sum string, tables ...string) {
 	dsn := teststack.MySQLDSN(t)
-	if _, err := mysqlpool.Migrate(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
-	store, err := mysqlpool.Open(t.Context(), mysqlpool.Config{Pod: "pod-test", DSN: dsn, OpTimeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
+	for _, table := range tables {
+		if _, err := db.ExecContext(t.Context(), table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := mysqlpool.Migrate(t.Context(), dsn, ledger); err != nil {
+		t.Fatal(err)
+	}
+	store, err := mysqlpool.Open(t.Context(), mysqlpool.Config{Pod: "pod-test", DSN: dsn, OpTimeout: 20 * time.Second, Ledger: ledger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
 	number := func(t *testing.T, q string, args ...any) (n int64) {
 		t.Helper()
 		if err := db.QueryRowContext(t.Context(), q, args...).Scan(&n); err != nil {
@@ -58,13 +77,13 @@ func TestConformance(t *testing.T) {
 			},
 			Free: func(t *testing.T, item, group int64) int64 {
 				t.Helper()
-				return number(t, `SELECT (SELECT available FROM inventory_ledger WHERE shop_id=? AND item_id=? AND group_id=?) -
+				return number(t, `SELECT (`+available+`) -
 					(SELECT COALESCE(SUM(quantity),0) FROM reserved_quantities WHERE shop_id=? AND item_id=? AND group_id=? AND state='held')`,
 					shop, item, group, shop, item, group)
 			},
 			Ledger: func(t *testing.T, item int64) int64 {
 				t.Helper()
-				return number(t, `SELECT COALESCE(SUM(available),0) FROM inventory_ledger WHERE shop_id=? AND item_id=?`, shop, item)
+				return number(t, sum, shop, item)
 			},
 			Expire: func(t *testing.T) {
 				t.Helper()

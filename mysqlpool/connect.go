@@ -32,6 +32,7 @@ type connector struct {
 	found    *atomic.Pointer[server] // shared by the pools of one Store
 	inner    atomic.Pointer[driver.Connector]
 	onFound  func(server)
+	check    func(context.Context, *sql.DB) error // of a server that was not seen before
 }
 
 // Connect opens one connection.
@@ -41,7 +42,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	srv := c.found.Load()
 	if srv == nil {
-		detected, err := detect(ctx, c.base)
+		detected, err := detect(ctx, c.base, c.check)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +118,7 @@ type driverLog struct{ log *slog.Logger }
 
 func (d driverLog) Print(v ...any) { d.log.Debug("mysql driver", "detail", fmt.Sprint(v...)) }
 
-func detect(ctx context.Context, base *mysql.Config) (server, error) {
+func detect(ctx context.Context, base *mysql.Config, check func(context.Context, *sql.DB) error) (server, error) {
 	var srv server
 	inner, err := mysql.NewConnector(base)
 	if err != nil {
@@ -138,7 +139,7 @@ func detect(ctx context.Context, base *mysql.Config) (server, error) {
 	case !srv.mariadb && major < 8:
 		return srv, fmt.Errorf("the server is MySQL %s: 8.0 or newer is needed for SKIP LOCKED", srv.version)
 	}
-	return srv, nil
+	return srv, check(ctx, db)
 }
 
 func versionOf(v string) (major, minor int) {

@@ -15,39 +15,7 @@ import (
 	"holdover"
 )
 
-// One statement, so one snapshot of all tables: what it shows was true at one
-// moment, whatever buyers do meanwhile. Nothing is locked. Held units have no
-// index by location, since every reserve would pay for it: they are added up
-// once for the page, so pages are large.
 const (
-	conserveHead = `SELECT l.shop_id, l.item_id, l.group_id, l.available, COALESCE(p.issued, 0),
-(SELECT COUNT(*) FROM reservation_units u FORCE INDEX (PRIMARY) WHERE u.shop_id = l.shop_id AND u.item_id = l.item_id AND u.group_id = l.group_id),
-COALESCE(h.held, 0),
-COALESCE(b.carried, 0) + COALESCE((SELECT SUM(e.delta) FROM ledger_entries e FORCE INDEX (ledger_entries_location)
-  WHERE e.shop_id = l.shop_id AND e.item_id = l.item_id AND e.group_id = l.group_id AND e.kind <> 'oversold'), 0)
-FROM (SELECT shop_id, item_id, group_id, available FROM inventory_ledger FORCE INDEX (PRIMARY) WHERE `
-	conserveNext = `shop_id > ? OR (shop_id = ? AND (item_id > ? OR (item_id = ? AND group_id > ?)))`
-	conserveKey  = `(shop_id = ? AND item_id = ? AND group_id = ?)`
-	conserveTail = ` ORDER BY shop_id, item_id, group_id LIMIT ?) l
-LEFT JOIN pool_state p ON p.shop_id = l.shop_id AND p.item_id = l.item_id AND p.group_id = l.group_id
-LEFT JOIN holdover_balances b ON b.shop_id = l.shop_id AND b.item_id = l.item_id AND b.group_id = l.group_id
-LEFT JOIN (SELECT shop_id, item_id, group_id, SUM(quantity) AS held FROM reserved_quantities FORCE INDEX (reserved_quantities_due)
-           WHERE state = 'held' GROUP BY shop_id, item_id, group_id) h
-       ON h.shop_id = l.shop_id AND h.item_id = l.item_id AND h.group_id = l.group_id
-ORDER BY l.shop_id, l.item_id, l.group_id /*app='holdover',op='conserve',step='page'*/`
-
-	// Units that belong to no row of the ledger: no page shows them.
-	stmtConserveOrphans = `SELECT k.shop_id, k.item_id, k.group_id, SUM(k.issued), SUM(k.pooled), SUM(k.held) FROM (
-  SELECT shop_id, item_id, group_id, issued, 0 AS pooled, 0 AS held FROM pool_state WHERE issued <> 0
-  UNION ALL
-  SELECT shop_id, item_id, group_id, 0, COUNT(*), 0 FROM reservation_units GROUP BY shop_id, item_id, group_id
-  UNION ALL
-  SELECT shop_id, item_id, group_id, 0, 0, SUM(quantity) FROM reserved_quantities FORCE INDEX (reserved_quantities_due)
-  WHERE state = 'held' GROUP BY shop_id, item_id, group_id
-) k LEFT JOIN inventory_ledger l ON l.shop_id = k.shop_id AND l.item_id = k.item_id AND l.group_id = k.group_id
-WHERE l.shop_id IS NULL GROUP BY k.shop_id, k.item_id, k.group_id
-ORDER BY k.shop_id, k.item_id, k.group_id LIMIT ? /*app='holdover',op='conserve',step='orphans'*/`
-
 	stmtConserveLock   = `SELECT GET_LOCK(?, 0) /*app='holdover',op='conserve',step='lock'*/`
 	stmtConserveUnlock = `DO RELEASE_LOCK(?) /*app='holdover',op='conserve',step='unlock'*/`
 )
@@ -89,7 +57,7 @@ const (
 	RuleIssued  Rule = "issued"  // available >= issued >= 0
 	RuleSum     Rule = "sum"     // issued = pool rows + held
 	RuleCap     Rule = "cap"     // pool rows <= cap
-	RuleJournal Rule = "journal" // entries + what retention carried = available
+	RuleJournal Rule = "journal" // entries + what retention carried = available, where the ledger is holdover's own
 	RuleOrphan  Rule = "orphan"  // units without a row of the ledger
 )
 
@@ -271,18 +239,18 @@ func (s *Store) broken(l stockLook) (all []Violation) {
 	if l.Pooled > s.cfg.PoolCap {
 		add(RuleCap, l.Pooled-s.cfg.PoolCap, "the pool has %d rows, and the cap is %d", l.Pooled, s.cfg.PoolCap)
 	}
-	if l.journal != l.Available {
+	if s.cfg.Ledger.own() && l.journal != l.Available { // who else writes into a foreign one, writes no entries
 		add(RuleJournal, l.Available-l.journal, "the ledger has %d, and its entries come to %d: it was changed by %+d without one", l.Available, l.journal, l.Available-l.journal)
 	}
 	return all
 }
 
-func conserveStatement(after holdover.Stock, limit int) *statement {
-	return new(statement).add(conserveHead).add(conserveNext, after.Shop, after.Shop, after.Item, after.Item, after.Group).add(conserveTail, limit)
+func (l *ledgerStatements) conservePage(after holdover.Stock, limit int) *statement {
+	return new(statement).add(l.conserveNext, after.Shop, after.Shop, after.Item, after.Item, after.Group, limit)
 }
 
 func (s *Store) conservePage(ctx context.Context, cfg ConserveConfig, after holdover.Stock) ([]stockLook, error) {
-	return s.conserveRead(ctx, cfg, conserveStatement(after, cfg.PageSize))
+	return s.conserveRead(ctx, cfg, s.ledger.conservePage(after, cfg.PageSize))
 }
 
 func (s *Store) conserveRead(ctx context.Context, cfg ConserveConfig, b *statement) (all []stockLook, err error) {
@@ -301,7 +269,7 @@ func (s *Store) conserveOrphans(ctx context.Context, cfg ConserveConfig) (all []
 		err := rows.Scan(&l.Shop, &l.Item, &l.Group, &l.Issued, &l.Pooled, &l.Held)
 		all = append(all, l)
 		return err
-	}, stmtConserveOrphans, cfg.MaxListed)
+	}, s.ledger.orphans, cfg.MaxListed)
 	return all, err
 }
 
@@ -320,11 +288,11 @@ func (s *Store) conserveAgain(ctx context.Context, cfg ConserveConfig, wrong map
 	var looks []stockLook
 	for len(pages) > 0 {
 		n := min(len(pages), maxKeys)
-		b := new(statement).add(conserveHead)
+		b := new(statement).add(s.ledger.conserveHead)
 		for i, k := range pages[:n] {
-			b.sep(i, " OR ").add(conserveKey, k.Shop, k.Item, k.Group)
+			b.sep(i, " OR ").add(s.ledger.keyEquals, k.Shop, k.Item, k.Group)
 		}
-		page, err := s.conserveRead(ctx, cfg, b.add(conserveTail, n))
+		page, err := s.conserveRead(ctx, cfg, b.add(s.ledger.conserveTail, n))
 		if err != nil {
 			return nil, err
 		}

@@ -257,7 +257,7 @@ func TestConservePlans(t *testing.T) {
 		f.exec(t, "INSERT INTO pool_state SELECT 7, i, 1, 0, 1 FROM "+numbers+" n", size)
 		f.exec(t, "INSERT INTO ledger_entries SELECT UNHEX(REPLACE(UUID(), '-', '')), 0, 7, i, 1, 5, 'import', UTC_TIMESTAMP(3) FROM "+numbers+" n", size)
 		f.exec(t, "ANALYZE TABLE inventory_ledger, ledger_entries, pool_state")
-		b := conserveStatement(holdover.Stock{Shop: 7, Item: 3, Group: 1}, 100)
+		b := f.ledger.conservePage(holdover.Stock{Shop: 7, Item: 3, Group: 1}, 100)
 		byKey := map[string]string{}
 		for _, step := range explain(t, f.db, b.String(), b.args...) {
 			byKey[step.table] = step.kind + " " + step.key

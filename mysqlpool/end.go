@@ -140,6 +140,9 @@ func (s *Store) endSteps(ctx context.Context, e ending, r record) error {
 		}
 		return nil
 	})
+	if checkFailed(err) {
+		return errChanged
+	}
 	if is(err, errOverdrawn) {
 		// A claim without a hold, or a correction, took what this hold stood for.
 		return s.consume(ctx, e, r.Hold, true)
@@ -268,7 +271,7 @@ func (s *Store) GiveBack(ctx context.Context, token holdover.Token, a holdover.A
 		}
 		return nil
 	})
-	if is(err, errChanged) {
+	if is(err, errChanged) || checkFailed(err) {
 		return false, nil // it became firm, or ended, in the meantime
 	}
 	return err == nil, err

@@ -148,6 +148,14 @@ func forCall(err error, op string, token holdover.Token) error {
 	return &own
 }
 
+// checkFailed: a number would have gone below zero. Of two ends of one hold the
+// later one finds its units given back already, before it sees that the hold
+// has ended: it reads again. A stock that is really wrong fails again.
+func checkFailed(err error) bool {
+	n := number(err)
+	return n == errCheck || n == errCheckMariaDB
+}
+
 // divisible: the server refused one of several calls, and the others have a
 // chance without it.
 func divisible(err error) bool {
@@ -171,7 +179,7 @@ func unknownHold(token holdover.Token) error {
 }
 
 func (s *Store) notLoaded(k key) error {
-	return fmt.Errorf("mysql of pod %s: shop %d, item %d at group %d has no row in inventory_ledger: %w", s.cfg.Pod, k.shop, k.item, k.group, holdover.ErrNotLoaded)
+	return fmt.Errorf("mysql of pod %s: shop %d, item %d at group %d has no row in %s: %w", s.cfg.Pod, k.shop, k.item, k.group, s.cfg.Ledger.Table, holdover.ErrNotLoaded)
 }
 
 func (s *Store) overbooked(token holdover.Token, st holdover.Stock) error {

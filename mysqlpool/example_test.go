@@ -55,3 +55,85 @@ func ExamplePool() {
 	// claimed <nil>
 	// true
 }
+
+// open brings a pool with stock up: item 1 at locations 1 (two units) and 2
+// (nine units) of the shop.
+func open(ctx context.Context, shop int64) (*mysqlpool.Pool, func()) {
+	dsn := teststack.Stack().MySQLDSN(teststack.Pod())
+	if _, err := mysqlpool.Migrate(ctx, dsn); err != nil {
+		panic(err)
+	}
+	store, err := mysqlpool.Open(ctx, mysqlpool.Config{Pod: "eu-1", DSN: dsn})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := store.ImportStock(ctx, []mysqlpool.StockRow{{Shop: shop, Item: 1, Group: 1, Available: 2}, {Shop: shop, Item: 1, Group: 2, Available: 9}}); err != nil {
+		panic(err)
+	}
+	return mysqlpool.NewPool(store, mysqlpool.PoolConfig{}), func() { _ = store.Close() }
+}
+
+// The location is the pool's to pick: the first of the list that has all units,
+// or, when it may split them, several.
+func ExamplePool_Reserve_choices() {
+	ctx := context.Background()
+	const shop = 901
+	pool, done := open(ctx, shop)
+	defer done()
+
+	buy := func(c holdover.Choice) {
+		res, err := pool.Reserve(ctx, holdover.Request{
+			Shop: shop, Token: holdover.NewToken(), TTL: 15 * time.Minute, Choices: []holdover.Choice{c},
+		})
+		for _, l := range res.Hold.Lines {
+			fmt.Printf("%d from location %d; ", l.Quantity, l.Group)
+		}
+		fmt.Println(err)
+	}
+	buy(holdover.Choice{Item: 1, Quantity: 1, Groups: []int64{1, 2}})
+	buy(holdover.Choice{Item: 1, Quantity: 8, Groups: []int64{1, 2}})
+	buy(holdover.Choice{Item: 1, Quantity: 2, Groups: []int64{1, 2}})
+	buy(holdover.Choice{Item: 1, Quantity: 2, Groups: []int64{1, 2}, Split: true})
+	// Output:
+	// 1 from location 1; <nil>
+	// 8 from location 2; <nil>
+	// out of stock in mysql, shop 901: item 1 at any listed group: 2 wanted, 1 left
+	// 1 from location 1; 1 from location 2; <nil>
+}
+
+// The payment took longer than the hold lived: the claim takes the units again
+// while there are any, and says so.
+func ExamplePool_Claim_late() {
+	ctx := context.Background()
+	const shop = 902
+	pool, done := open(ctx, shop)
+	defer done()
+
+	cart := holdover.Request{
+		Shop: shop, Token: holdover.NewToken(), TTL: 100 * time.Millisecond,
+		Lines: []holdover.Line{{Item: 1, Group: 1, Quantity: 2}},
+	}
+	if _, err := pool.Reserve(ctx, cart); err != nil {
+		panic(err)
+	}
+	for ended := 0; ended == 0; { // pool.Run does that
+		var err error
+		if ended, err = pool.Reap(ctx); err != nil {
+			panic(err)
+		}
+	}
+	res, err := pool.Claim(ctx, shop, cart.Token)
+	fmt.Println(res.Hold.State, res.Hold.Late == cart.Token.Late(), err)
+
+	res, err = pool.Lookup(ctx, shop, cart.Token)
+	fmt.Println(res.Hold.State, err)
+
+	next := cart
+	next.Token = holdover.NewToken()
+	_, err = pool.Reserve(ctx, next)
+	fmt.Println(errors.Is(err, holdover.ErrOutOfStock)) // its two units are sold
+	// Output:
+	// claimed true <nil>
+	// claimed <nil>
+	// true
+}

@@ -3,6 +3,7 @@ package mysqlpool
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,8 +24,9 @@ type extendCall struct {
 
 // Extend moves a held hold's expiry to at least ttl from now, by the server's
 // clock, at most life from its grant, and never back; the hold is firm from
-// then on. With journal it records that Redis does not know. A hold of another
-// shop is unknown; shop zero is any. Errors: ErrUnknownHold, *EndedError,
+// then on. With journal it records that Redis does not know, and a hold whose
+// expiry has passed is left alone: ErrTryAgain. A hold of another shop is
+// unknown; shop zero is any. Errors: ErrUnknownHold, *EndedError,
 // ErrAlreadyClaimed.
 func (s *Store) Extend(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, ttl, life time.Duration, journal bool) (holdover.Hold, error) {
 	ctx, cancel := s.deadline(ctx)
@@ -84,6 +86,8 @@ func (t *tx) extendAll(ctx context.Context, calls []*extendCall) error {
 			c.err = unknownHold(c.token)
 		case c.State.Ended():
 			c.err = holdover.EndError(c.token, c.State)
+		case c.journal && c.due: // an expiry begins in redis, which may have begun it and does not say
+			c.err = fmt.Errorf("mysql of pod %s: hold %s: its time has passed, and redis may have ended it: extend it when redis answers: %w", t.s.cfg.Pod, c.token, holdover.ErrTryAgain)
 		default:
 			expires := c.now.Add(c.ttl)
 			if most := c.GrantedAt.Add(c.life); expires.After(most) {

@@ -28,11 +28,11 @@ type stockLocks struct {
 // order. More statements may follow in the packet: before is called with it.
 func (t *tx) lockStock(ctx context.Context, keys []key) (stockLocks, error) {
 	b := new(statement)
-	l, scans := b.lockStock(keys)
+	l, scans := b.lockStock(t.s.ledger, keys)
 	return *l, t.ask(ctx, b, scans...)
 }
 
-func (b *statement) lockStock(keys []key) (*stockLocks, []func(*sql.Rows) error) {
+func (b *statement) lockStock(ledger *ledgerStatements, keys []key) (*stockLocks, []func(*sql.Rows) error) {
 	l := &stockLocks{pools: make(map[key]poolRow, len(keys)), available: make(map[key]int64, len(keys))}
 	var scans []func(*sql.Rows) error
 	for chunk := range slices.Chunk(keys, maxKeys) {
@@ -46,7 +46,7 @@ func (b *statement) lockStock(keys []key) (*stockLocks, []func(*sql.Rows) error)
 		})
 	}
 	for chunk := range slices.Chunk(keys, maxKeys) {
-		b.next().add(lockLedgerHead).keysWhere(chunk).add(lockLedgerTail)
+		b.next().add(ledger.lockHead).ledgerKeys(ledger, chunk).add(ledger.lockTail)
 		scans = append(scans, func(rows *sql.Rows) error {
 			var k key
 			var n int64
@@ -63,7 +63,7 @@ func (b *statement) lockStock(keys []key) (*stockLocks, []func(*sql.Rows) error)
 func (s *Store) ensurePools(ctx context.Context, op string, keys []key) error {
 	for _, k := range keys {
 		err := s.transact(ctx, s.main, op, holdover.Token{}, func(ctx context.Context, t *tx) error {
-			_, err := t.exec(ctx, stmtEnsurePool, k.shop, k.item, k.group)
+			_, err := t.exec(ctx, s.ledger.ensurePool, k.shop, k.item, k.group)
 			return err
 		})
 		if err != nil {
@@ -92,7 +92,7 @@ func (t *tx) moveIssued(ctx context.Context, all []amount, sign int64) error {
 // errOverdrawn.
 func (t *tx) deduct(ctx context.Context, all []amount) error {
 	for chunk := range slices.Chunk(all, maxKeys) {
-		changed, err := t.send(ctx, new(statement).deduct(chunk))
+		changed, err := t.send(ctx, new(statement).deduct(t.s.ledger, chunk))
 		if err != nil {
 			return err
 		}
@@ -154,9 +154,9 @@ func (s *Store) levels(ctx context.Context, db querier, keys []key) (map[key]hol
 		b := new(statement)
 		b.add(unionHead)
 		for i, k := range chunk {
-			b.sep(i, unionJoin).add(levelsBranch, k.shop, k.item, k.group, s.positions.floor(k), k.shop, k.item, k.group)
+			b.sep(i, unionJoin).add(s.ledger.levelsBranch, k.shop, k.item, k.group, s.positions.floor(k), k.shop, k.item, k.group)
 		}
-		b.add(`) u`).add(levelsBranchTail)
+		b.add(ledgerLevelsBranchTail)
 		if err := each(ctx, db, func(rows *sql.Rows) error {
 			st, err := scanLevel(rows)
 			found[key{st.Shop, st.Item, st.Group}] = st
@@ -184,7 +184,7 @@ func (s *Store) Probe(ctx context.Context, shop int64, items []int64) ([]holdove
 	var all []holdover.Stock
 	for chunk := range slices.Chunk(items, maxKeys) {
 		b := new(statement)
-		b.add(levelsHead).add(levelsItems, shop).in(chunk).add(")").add(levelsTail)
+		b.add(s.ledger.levelsItems, shop).in(chunk).add(s.ledger.levelsTail)
 		err := s.read(ctx, s.main, "probe", holdover.Token{}, func(rows *sql.Rows) error {
 			st, err := scanLevel(rows)
 			all = append(all, st)
@@ -212,7 +212,7 @@ func (s *Store) Stocks(ctx context.Context, after holdover.Stock, limit int) ([]
 		err := rows.Scan(&st.Shop, &st.Item, &st.Group, &st.Available, &st.Issued, &st.Pooled, &st.Held)
 		all = append(all, st)
 		return err
-	}, stmtStocks, after.Shop, after.Shop, after.Item, after.Item, after.Group, limit)
+	}, s.ledger.stocks, after.Shop, after.Shop, after.Item, after.Item, after.Group, limit)
 	return all, err
 }
 
@@ -251,7 +251,7 @@ func (s *Store) importChunk(ctx context.Context, chunk []StockRow) error {
 		for part := range slices.Chunk(chunk, maxRows) {
 			pools, ledger, entries := new(statement), new(statement), new(statement)
 			pools.add(importPoolHead)
-			ledger.add(importLedgerHead)
+			ledger.add(s.ledger.importHead)
 			entries.add(entriesHead)
 			token := holdover.NewToken() // of these entries
 			for i, r := range part {
@@ -259,7 +259,7 @@ func (s *Store) importChunk(ctx context.Context, chunk []StockRow) error {
 				ledger.sep(i, ", ").add("(?, ?, ?, ?)", r.Shop, r.Item, r.Group, r.Available)
 				entries.sep(i, ", ").add(entriesRow, token[:], i, r.Shop, r.Item, r.Group, r.Available, kindImport)
 			}
-			for _, b := range []*statement{pools.add(importPoolTail), ledger.add(importLedgerTail), entries.add(importEntriesTail)} {
+			for _, b := range []*statement{pools.add(importPoolTail), ledger.add(s.ledger.importTail), entries.add(importEntriesTail)} {
 				if _, err := t.exec(ctx, b.String(), b.args...); err != nil {
 					return err
 				}
@@ -291,7 +291,7 @@ func (s *Store) missingStock(ctx context.Context, rows []StockRow) ([]StockRow, 
 	keys := sorted(slices.Collect(maps.Keys(wanted)))
 	for chunk := range slices.Chunk(keys, maxKeys) {
 		b := new(statement)
-		b.add(importReadHead).keysWhere(chunk).add(importReadTail)
+		b.add(s.ledger.readHead).ledgerKeys(s.ledger, chunk).add(s.ledger.readTail)
 		err := s.read(ctx, s.main, "import stock", holdover.Token{}, func(rows *sql.Rows) error {
 			var k key
 			var n int64

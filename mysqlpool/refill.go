@@ -106,7 +106,7 @@ func (t *tx) refill(ctx context.Context, needs []need) (added int64, missing []k
 		keys[i] = n.key
 	}
 	b := new(statement)
-	locked, scans := b.lockStock(keys)
+	locked, scans := b.lockStock(t.s.ledger, keys)
 	rows := make([]int64, len(needs))
 	first := make([]sql.NullInt64, len(needs))
 	for i, n := range needs {
@@ -157,11 +157,7 @@ func (t *tx) refill(ctx context.Context, needs []need) (added int64, missing []k
 // start where the last one ended, past rows that purge has not removed yet.
 func (b *statement) insertUnits(k key, next, n int64) *statement {
 	for from := int64(0); from < n; from += maxRows {
-		b.next().add(insertUnitsHead)
-		for i := from; i < min(n, from+maxRows); i++ {
-			b.sep(int(i-from), ", ").add("(?, ?, ?, ?)", k.shop, k.item, k.group, next+i)
-		}
-		b.add(insertUnitsTail)
+		b.next().add(stmtInsertUnits, min(n-from, maxRows), k.shop, k.item, k.group, next+from)
 	}
 	return b.next().add(stmtRefilled, n, n, k.shop, k.item, k.group).expect(1)
 }

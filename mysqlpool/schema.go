@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,9 +39,11 @@ type Migration struct {
 // what it applied. Two processes that migrate at once: one waits. One that died
 // half way is resumed by the next run: a migration is one statement that does
 // nothing when its table is there.
-func Migrate(ctx context.Context, dsn string) ([]Migration, error) {
+//
+// With a Ledger of the application's (Config.Ledger) that table is left alone.
+func Migrate(ctx context.Context, dsn string, ledger ...Ledger) ([]Migration, error) {
 	var applied []Migration
-	err := withSchema(ctx, dsn, func(db *sql.DB, p *goose.Provider, schema string) error {
+	err := withSchema(ctx, dsn, ledger, func(db *sql.DB, p *goose.Provider, schema string) error {
 		unlock, err := lockSchema(ctx, db, schema)
 		if err != nil {
 			return err
@@ -63,9 +66,9 @@ func Migrate(ctx context.Context, dsn string) ([]Migration, error) {
 }
 
 // MigrateStatus lists every migration and whether it was applied.
-func MigrateStatus(ctx context.Context, dsn string) ([]Migration, error) {
+func MigrateStatus(ctx context.Context, dsn string, ledger ...Ledger) ([]Migration, error) {
 	var all []Migration
-	err := withSchema(ctx, dsn, func(_ *sql.DB, p *goose.Provider, schema string) error {
+	err := withSchema(ctx, dsn, ledger, func(_ *sql.DB, p *goose.Provider, schema string) error {
 		states, err := p.Status(ctx)
 		if err != nil {
 			return fmt.Errorf("read the migrations of schema %s: %w", schema, err)
@@ -111,16 +114,23 @@ func MigratePrint(w io.Writer) error {
 	return nil
 }
 
-// newestVersion is the version of the last embedded migration.
-func newestVersion() (int64, error) {
+// ownLedger are the migrations of holdover's own ledger table.
+var ownLedger = []int64{1, 15}
+
+// newestVersion is the version of the last embedded migration that the ledger needs.
+func newestVersion(ledger Ledger) (int64, error) {
 	names, err := fs.Glob(schemaFiles, "schema/*.sql")
-	if err != nil || len(names) == 0 {
-		return 0, errors.Join(err, errors.New("no migrations are embedded"))
+	for i := len(names) - 1; i >= 0 && err == nil; i-- {
+		var version int64
+		version, err = goose.NumericComponent(names[i])
+		if err == nil && (ledger.own() || !slices.Contains(ownLedger, version)) {
+			return version, nil
+		}
 	}
-	return goose.NumericComponent(names[len(names)-1])
+	return 0, errors.Join(err, errors.New("no migrations are embedded"))
 }
 
-func withSchema(ctx context.Context, dsn string, f func(*sql.DB, *goose.Provider, string) error) error {
+func withSchema(ctx context.Context, dsn string, ledger []Ledger, f func(*sql.DB, *goose.Provider, string) error) error {
 	cfg, err := parseDSN(dsn)
 	if err != nil {
 		return err
@@ -136,8 +146,11 @@ func withSchema(ctx context.Context, dsn string, f func(*sql.DB, *goose.Provider
 	if err != nil {
 		return err
 	}
-	p, err := goose.NewProvider(goose.DialectMySQL, db, sub,
-		goose.WithTableName(schemaTable), goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
+	options := []goose.ProviderOption{goose.WithTableName(schemaTable), goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler))}
+	if slices.ContainsFunc(ledger, func(l Ledger) bool { return !l.own() }) {
+		options = append(options, goose.WithExcludeVersions(ownLedger))
+	}
+	p, err := goose.NewProvider(goose.DialectMySQL, db, sub, options...)
 	if err != nil {
 		return fmt.Errorf("read the embedded migrations: %w", err)
 	}

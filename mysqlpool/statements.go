@@ -1,6 +1,6 @@
 package mysqlpool
 
-// Every statement of the package, each with a comment that a slow log, a
+// The package's statements, each with a comment that a slow log, a
 // processlist and performance_schema show (low cardinality: never a value).
 //
 // Lock order, everywhere: holdover_fence, pool_state, inventory_ledger,
@@ -78,24 +78,22 @@ WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPD
 	deleteUnitsTail  = `) d STRAIGHT_JOIN reservation_units u FORCE INDEX (PRIMARY)
 ON u.shop_id = d.shop_id AND u.item_id = d.item_id AND u.group_id = d.group_id AND u.unit = d.unit /*app='holdover',op='reserve',step='take'*/`
 
-	insertUnitsHead = `INSERT INTO reservation_units (shop_id, item_id, group_id, unit) VALUES `
-	insertUnitsTail = ` /*app='holdover',op='refill',step='units'*/`
+	// The server counts: a list of 1,000 rows would have to be written and parsed.
+	stmtInsertUnits = `INSERT INTO reservation_units (shop_id, item_id, group_id, unit)
+WITH RECURSIVE n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?)
+SELECT ?, ?, ?, ? + i FROM n /*app='holdover',op='refill',step='units'*/`
 
 	// A plain read: what it counts may be locked, which is fine for a refill.
 	stmtPooled = `SELECT COUNT(*), MIN(unit) FROM (SELECT unit FROM reservation_units FORCE INDEX (PRIMARY)
 WHERE shop_id = ? AND item_id = ? AND group_id = ? AND unit >= ? ORDER BY unit LIMIT ?) u /*app='holdover',op='refill',step='count'*/`
 )
 
-// pool_state and inventory_ledger, over lists of whole keys (keysWhere).
+// pool_state, over lists of whole keys (keysWhere). Those of the ledger are in
+// ledgertable.go.
 const (
-	lockPoolsHead  = `SELECT shop_id, item_id, group_id, issued, next_unit, UTC_TIMESTAMP(3) FROM pool_state FORCE INDEX (PRIMARY) WHERE `
-	lockPoolsTail  = ` ORDER BY shop_id, item_id, group_id FOR UPDATE /*app='holdover',op='ledger',step='pool'*/`
-	lockLedgerHead = `SELECT shop_id, item_id, group_id, available FROM inventory_ledger FORCE INDEX (PRIMARY) WHERE `
-	lockLedgerTail = ` ORDER BY shop_id, item_id, group_id FOR UPDATE /*app='holdover',op='ledger',step='lock'*/`
-
-	stmtEnsurePool = `INSERT IGNORE INTO pool_state (shop_id, item_id, group_id, issued, next_unit)
-SELECT shop_id, item_id, group_id, 0, 1 FROM inventory_ledger WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='refill',step='pool_state'*/`
-	stmtRefilled = `UPDATE pool_state FORCE INDEX (PRIMARY) SET issued = issued + ?, next_unit = next_unit + ?
+	lockPoolsHead = `SELECT shop_id, item_id, group_id, issued, next_unit, UTC_TIMESTAMP(3) FROM pool_state FORCE INDEX (PRIMARY) WHERE `
+	lockPoolsTail = ` ORDER BY shop_id, item_id, group_id FOR UPDATE /*app='holdover',op='ledger',step='pool'*/`
+	stmtRefilled  = `UPDATE pool_state FORCE INDEX (PRIMARY) SET issued = issued + ?, next_unit = next_unit + ?
 WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='refill',step='issued'*/`
 
 	// issued + CASE ... END for the lines of one hold.
@@ -104,55 +102,12 @@ WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='refill',
 	caseWhen       = ` WHEN shop_id = ? AND item_id = ? AND group_id = ? THEN ?`
 	caseEnd        = ` ELSE 0 END WHERE `
 
-	// A line that the ledger can't pay is not matched, and the caller sees fewer rows.
-	deductHead = `UPDATE inventory_ledger FORCE INDEX (PRIMARY) SET available = available - CASE`
-	deductLine = `(shop_id = ? AND item_id = ? AND group_id = ? AND available >= ?)`
-	deductTail = ` /*app='holdover',op='claim',step='ledger'*/`
-
-	stmtSetIssued    = `UPDATE pool_state FORCE INDEX (PRIMARY) SET issued = ? WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='claim',step='set_issued'*/`
-	stmtSetAvailable = `UPDATE inventory_ledger FORCE INDEX (PRIMARY) SET available = ? WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='claim',step='set_available'*/`
-	locationsHead    = `SELECT item_id, group_id FROM inventory_ledger WHERE shop_id = ? AND item_id IN (`
-	locationsTail    = `) ORDER BY shop_id, item_id, group_id /*app='holdover',op='claim',step='locations'*/`
+	stmtSetIssued = `UPDATE pool_state FORCE INDEX (PRIMARY) SET issued = ? WHERE shop_id = ? AND item_id = ? AND group_id = ? /*app='holdover',op='claim',step='set_issued'*/`
 )
 
-// Levels: one statement, so one snapshot of three tables. Nothing is locked.
 const (
-	levelsHead = `SELECT l.shop_id, l.item_id, l.group_id, l.available, COALESCE(p.issued, 0),
-(SELECT COUNT(*) FROM reservation_units u WHERE u.shop_id = l.shop_id AND u.item_id = l.item_id AND u.group_id = l.group_id)
-FROM inventory_ledger l
-LEFT JOIN pool_state p ON p.shop_id = l.shop_id AND p.item_id = l.item_id AND p.group_id = l.group_id
-WHERE `
-	levelsItems = `l.shop_id = ? AND l.item_id IN (`
-	levelsTail  = ` ORDER BY l.shop_id, l.item_id, l.group_id /*app='holdover',op='probe',step='levels'*/`
-
-	// One branch a location: its rows are counted from the first one that may be
-	// there, so that rows which purge has not removed yet are not read again.
-	levelsBranch = `(SELECT l.shop_id, l.item_id, l.group_id, l.available, COALESCE(p.issued, 0),
-(SELECT COUNT(*) FROM reservation_units u FORCE INDEX (PRIMARY) WHERE u.shop_id = ? AND u.item_id = ? AND u.group_id = ? AND u.unit >= ?)
-FROM inventory_ledger l
-LEFT JOIN pool_state p ON p.shop_id = l.shop_id AND p.item_id = l.item_id AND p.group_id = l.group_id
-WHERE l.shop_id = ? AND l.item_id = ? AND l.group_id = ?)`
-	levelsBranchTail = ` /*app='holdover',op='reserve',step='levels'*/`
-
-	// Held units are added up once for the page: verification only.
-	stmtStocks = `SELECT l.shop_id, l.item_id, l.group_id, l.available, COALESCE(p.issued, 0),
-(SELECT COUNT(*) FROM reservation_units u WHERE u.shop_id = l.shop_id AND u.item_id = l.item_id AND u.group_id = l.group_id),
-COALESCE(h.held, 0)
-FROM (SELECT shop_id, item_id, group_id, available FROM inventory_ledger
-      WHERE shop_id > ? OR (shop_id = ? AND (item_id > ? OR (item_id = ? AND group_id > ?)))
-      ORDER BY shop_id, item_id, group_id LIMIT ?) l
-LEFT JOIN pool_state p ON p.shop_id = l.shop_id AND p.item_id = l.item_id AND p.group_id = l.group_id
-LEFT JOIN (SELECT shop_id, item_id, group_id, SUM(quantity) AS held FROM reserved_quantities
-           WHERE state = 'held' GROUP BY shop_id, item_id, group_id) h
-       ON h.shop_id = l.shop_id AND h.item_id = l.item_id AND h.group_id = l.group_id
-ORDER BY l.shop_id, l.item_id, l.group_id /*app='holdover',op='verify',step='stocks'*/`
-
-	importReadHead   = `SELECT shop_id, item_id, group_id, available FROM inventory_ledger WHERE `
-	importReadTail   = ` /*app='holdover',op='import',step='check'*/`
-	importPoolHead   = `INSERT IGNORE INTO pool_state (shop_id, item_id, group_id, issued, next_unit) VALUES `
-	importPoolTail   = ` /*app='holdover',op='import',step='pool_state'*/`
-	importLedgerHead = `INSERT INTO inventory_ledger (shop_id, item_id, group_id, available) VALUES `
-	importLedgerTail = ` /*app='holdover',op='import',step='ledger'*/`
+	importPoolHead = `INSERT IGNORE INTO pool_state (shop_id, item_id, group_id, issued, next_unit) VALUES `
+	importPoolTail = ` /*app='holdover',op='import',step='pool_state'*/`
 )
 
 // Holds. holdColumns takes one parameter, the give-back window in microseconds:

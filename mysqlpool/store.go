@@ -24,6 +24,7 @@ type Store struct {
 	control *sql.DB // fence, journal, trip
 	found   atomic.Pointer[server]
 	stats   counters
+	ledger  *ledgerStatements
 
 	demand    demand
 	positions *positions
@@ -44,6 +45,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, log: cfg.Logger.With("pod", cfg.Pod, "store", "mysql")}
+	s.ledger = cfg.Ledger.statements()
 	s.demand.init()
 	s.positions = newPositions()
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -69,7 +71,7 @@ func batcherOf[C any](s *Store, run func(context.Context, []*C)) *batcher[C] {
 }
 
 func (s *Store) pool(base *mysql.Config, lockWait time.Duration, conns int, wrap func(driver.Connector) driver.Connector) *sql.DB {
-	c := &connector{base: base, lockWait: lockWait, mdlWait: s.cfg.OpTimeout, found: &s.found}
+	c := &connector{base: base, lockWait: lockWait, mdlWait: s.cfg.OpTimeout, found: &s.found, check: s.checkLedger}
 	var outer driver.Connector = c
 	if wrap != nil {
 		outer = wrap(c)
@@ -102,7 +104,7 @@ func (s *Store) Check(ctx context.Context) error {
 			return fmt.Errorf("mysql of pod %s: a session has isolation %s although READ-COMMITTED was asked for: connect without the proxy that changes it", s.cfg.Pod, isolation)
 		}
 	}
-	want, err := newestVersion()
+	want, err := newestVersion(s.cfg.Ledger)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (s *Store) endTogether(ctx context.Context, calls []*endCall) {
 	switch {
 	case err == nil:
 		return
-	case number(err) == errMismatch && len(calls) == 1:
+	case len(calls) == 1 && (number(err) == errMismatch || checkFailed(err)):
 		calls[0].apart = true
 		return
 	case len(calls) > 1 && divisible(err):
@@ -90,7 +90,7 @@ func (t *tx) endAll(ctx context.Context, calls []*endCall) error {
 		b.moveIssued(chunk, -1).expect(len(chunk))
 	}
 	for chunk := range slices.Chunk(sum(claimed...), maxKeys) {
-		b.deduct(chunk).expect(len(chunk))
+		b.deduct(t.s.ledger, chunk).expect(len(chunk))
 	}
 	b.holds(holds, endHoldsTail)
 	for _, c := range todo {

@@ -190,7 +190,9 @@ func discard(conn *sql.Conn) {
 
 // exec returns the number of changed rows.
 func (t *tx) exec(ctx context.Context, q string, args ...any) (int64, error) {
-	changed, err := t.send(ctx, new(statement).add(q, args...))
+	b := &statement{args: args}
+	b.WriteString(q)
+	changed, err := t.send(ctx, b)
 	if err != nil {
 		return 0, err
 	}
