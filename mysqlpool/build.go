@@ -13,6 +13,9 @@ const (
 	maxKeys  = 64  // rows of pool_state or inventory_ledger, branches of the locking union
 	maxUnits = 128 // units of one DELETE
 	maxRows  = 500 // rows of one INSERT
+
+	maxRecursion = 1000 // both dialects' default bound of a recursive list
+	hintWindow   = 256  // numbers that a hint looks up beyond twice what is wanted: other instances leave gaps
 )
 
 // key is an item at a location of a shop.
@@ -141,7 +144,7 @@ func (b *statement) grab(wants []amount, from []int64) *statement {
 		case from[i] == 0:
 			b.add(grabBranch, i, w.shop, w.item, w.group, w.n)
 		default:
-			b.add(hintBranch, i, w.shop, w.item, w.group, from[i], w.n)
+			b.add(hintBranch, i, from[i], from[i]+min(maxRecursion, 2*w.n+hintWindow), w.shop, w.item, w.group, w.n)
 		}
 	}
 	if from == nil {

@@ -2,6 +2,7 @@ package mysqlpool_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -136,4 +137,65 @@ func ExamplePool_Claim_late() {
 	// claimed true <nil>
 	// claimed <nil>
 	// true
+}
+
+// The order and the deduction from the stock commit together: the reason for
+// the whole move. The application's own rows come first and the claim last,
+// because the ledger's row of a hot item stays locked until the commit.
+func ExamplePool_ClaimTx() {
+	ctx := context.Background()
+	pool, done := open(ctx, 903)
+	defer done()
+	dsn := teststack.Stack().MySQLDSN(teststack.Pod())
+	db, err := sql.Open("mysql", dsn) // the application's own connections, to the same schema
+	if err != nil {
+		panic(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, "CREATE TABLE orders (token BINARY(16) PRIMARY KEY, customer BIGINT)"); err != nil {
+		panic(err)
+	}
+	defer db.ExecContext(ctx, "DROP TABLE orders")
+	token := holdover.NewToken()
+	_, err = pool.Reserve(ctx, holdover.Request{Shop: 903, Token: token, TTL: time.Minute, Lines: []holdover.Line{{Item: 1, Group: 2, Quantity: 4}}})
+	if err != nil {
+		panic(err)
+	}
+
+	order := func(commit bool) {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			panic(err)
+		}
+		defer tx.Rollback()
+		if _, err := tx.ExecContext(ctx, "INSERT INTO orders VALUES (?, 42)", token[:]); err != nil {
+			panic(err)
+		}
+		res, err := pool.ClaimTx(ctx, tx, 903, token)
+		if err != nil {
+			panic(err) // and the deferred rollback takes all of it back
+		}
+		fmt.Println("in the transaction:", res.Hold.State)
+		if commit {
+			err = tx.Commit()
+		} else {
+			err = tx.Rollback() // the payment failed
+		}
+		if err != nil {
+			panic(err)
+		}
+		var orders int
+		if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM orders").Scan(&orders); err != nil {
+			panic(err)
+		}
+		now, err := pool.Lookup(ctx, 903, token)
+		fmt.Println("after it:", orders, "orders, the hold is", now.Hold.State, err)
+	}
+	order(false)
+	order(true)
+	// Output:
+	// in the transaction: claimed
+	// after it: 0 orders, the hold is held <nil>
+	// in the transaction: claimed
+	// after it: 1 orders, the hold is claimed <nil>
 }

@@ -186,8 +186,8 @@ func (t *tx) grab(ctx context.Context, b *statement, scans []func(*sql.Rows) err
 	}
 	for _, w := range wants {
 		units, last := there.units[w.key], int64(0)
-		if n := len(units); n > 0 {
-			last = units[n-1].number
+		for _, u := range units {
+			last = max(last, u.number)
 		}
 		t.s.positions.grabbed(w, int64(len(units)), last)
 	}

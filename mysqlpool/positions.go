@@ -8,9 +8,7 @@ import (
 
 // positions is what this process remembers of each location's pool, so that a
 // scan starts where the last one ended and a pool is refilled before it is
-// empty. All of it is a guess: a scan that comes short starts again at the
-// floor, and a refill counts the rows. It is bounded; what is forgotten costs
-// one longer scan.
+// empty. It is bounded; what is forgotten costs one longer scan and one count.
 type positions struct {
 	mu   sync.Mutex
 	at   map[key]*position
@@ -19,9 +17,10 @@ type positions struct {
 }
 
 type position struct {
-	from  int64 // the next scan begins at this unit
+	from  int64 // the next scan begins at this unit; zero is at the first one
 	floor int64 // no row has a smaller number: numbers only grow
-	left  int64 // rows that are probably there
+	next  int64 // the next unit's number when this process refilled last
+	left  int64 // never fewer than the rows there, if nobody else has refilled since
 	low   int64 // a refill is due below this
 
 	sold  int64 // units taken since the rate was last worked out
@@ -33,7 +32,7 @@ type position struct {
 const maxPositions = 100_000
 
 // hintFrom is the unit from which on scans use a hint: before, there is little
-// to skip, and a table that young may still look empty to the optimizer.
+// to skip.
 const hintFrom = 1000
 
 func newPositions() *positions {
@@ -77,18 +76,30 @@ func (p *positions) floor(k key) int64 {
 	return 0
 }
 
-// grabbed notes what a scan found: where it ended, or that it came short and
-// the next one starts at the floor.
+// grabbed notes what a scan found: where it ended, or that it came short, and
+// the next one reads all rows, those that were passed over too.
 func (p *positions) grabbed(w amount, n, last int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.get(w.key)
 	switch {
 	case n < w.n:
-		pos.from, pos.left = pos.floor, 0
+		pos.from = 0
 	case last >= pos.from:
 		pos.from = last + 1
 	}
+}
+
+// rows is how many rows there are at most, when it is certain without a count:
+// nobody but this process has made any since it counted.
+func (p *positions) rows(k key, next int64) (rows int64, certain bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pos := p.at[k]
+	if pos == nil || pos.next == 0 || pos.next != next {
+		return 0, false
+	}
+	return max(0, pos.left), true
 }
 
 // took notes units that were sold and reports whether a refill is due.
@@ -96,20 +107,33 @@ func (p *positions) took(k key, n int64) (low bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.get(k)
-	pos.left -= n
+	pos.left -= n // of the sold ones: a row that was locked and let go is still there
 	pos.sold += n
 	return pos.left < max(pos.low, 1) && p.now().After(pos.dry)
 }
 
-// refilled notes what a refill found and made.
-func (p *positions) refilled(k key, floor, rows, low int64, headroom bool, pause time.Duration) {
+// found is what a refill has seen and made of a pool.
+type found struct {
+	floor    int64 // no row is before it; zero when they were not counted
+	rows     int64
+	added    int64
+	next     int64 // the next unit's number afterwards
+	low      int64
+	headroom bool // the ledger has more
+}
+
+// refilled notes a refill. After a scan that came short the next one begins at
+// the new rows; when there are none it has to find the old ones.
+func (p *positions) refilled(k key, f found, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.get(k)
-	pos.floor = max(pos.floor, floor)
-	pos.from = max(pos.from, pos.floor)
-	pos.left, pos.low = rows, low
-	if !headroom { // nothing more to give: not asked again at once
+	pos.floor = max(pos.floor, f.floor)
+	if pos.from == 0 && f.added > 0 {
+		pos.from = f.next - f.added
+	}
+	pos.left, pos.low, pos.next = f.rows, f.low, f.next
+	if !f.headroom { // nothing more to give: not asked again at once
 		pos.dry = p.now().Add(pause)
 	}
 }

@@ -99,22 +99,17 @@ func (s *Store) refillTogether(ctx context.Context, needs []need) (added int64, 
 	return added, err
 }
 
-// refill locks and counts in one round trip, and writes in another.
+// refill locks, counts where it has to, and writes: a round trip each. What
+// buyers have taken since the last refill is known when they are all of this
+// process; otherwise the rows are counted, those too that a buyer is about to
+// take: they may come back.
 func (t *tx) refill(ctx context.Context, needs []need) (added int64, missing []key, err error) {
 	keys := make([]key, len(needs))
 	for i, n := range needs {
 		keys[i] = n.key
 	}
-	b := new(statement)
-	locked, scans := b.lockStock(t.s.ledger, keys)
-	rows := make([]int64, len(needs))
-	first := make([]sql.NullInt64, len(needs))
-	for i, n := range needs {
-		// A row that a buyer is about to take counts: it may come back.
-		b.next().add(stmtPooled, n.shop, n.item, n.group, t.s.positions.floor(n.key), t.s.cfg.PoolCap)
-		scans = append(scans, func(r *sql.Rows) error { return r.Scan(&rows[i], &first[i]) })
-	}
-	if err := t.ask(ctx, b, scans...); err != nil {
+	locked, err := t.lockStock(ctx, keys)
+	if err != nil {
 		return 0, nil, err
 	}
 	for _, k := range keys {
@@ -125,18 +120,23 @@ func (t *tx) refill(ctx context.Context, needs []need) (added int64, missing []k
 	if len(missing) > 0 {
 		return 0, missing, errNoPool
 	}
-	b = new(statement)
-	left := make([]int64, len(needs))
+	pools, err := t.countPools(ctx, needs, locked.pools)
+	if err != nil {
+		return 0, nil, err
+	}
+	b := new(statement)
 	for i, n := range needs {
-		left[i] = max(0, locked.available[n.key]-locked.pools[n.key].issued)
-		units := min(n.target-rows[i], left[i])
-		if rows[i] >= n.low || units <= 0 {
+		p := &pools[i]
+		left := max(0, locked.available[n.key]-locked.pools[n.key].issued)
+		p.low, p.next = n.low, locked.pools[n.key].next
+		units := min(n.target-p.rows, left)
+		if p.rows >= n.low || units <= 0 {
+			p.headroom = left > 0
 			continue
 		}
-		b.insertUnits(n.key, locked.pools[n.key].next, units)
+		b.insertUnits(n.key, p.next, units)
+		p.rows, p.added, p.next, p.headroom = p.rows+units, units, p.next+units, left > units
 		added += units
-		rows[i] += units
-		left[i] -= units
 	}
 	if b.count > 0 {
 		if _, err := t.send(ctx, b.commit()); err != nil {
@@ -144,13 +144,37 @@ func (t *tx) refill(ctx context.Context, needs []need) (added int64, missing []k
 		}
 	}
 	for i, n := range needs {
-		floor := locked.pools[n.key].next // no row was there
-		if first[i].Valid {
-			floor = first[i].Int64
-		}
-		t.s.positions.refilled(n.key, floor, rows[i], n.low, left[i] > 0, t.s.cfg.RefillEvery)
+		t.s.positions.refilled(n.key, pools[i], t.s.cfg.RefillEvery)
 	}
 	return added, nil, nil
+}
+
+// countPools is how many rows the pools have, at most.
+func (t *tx) countPools(ctx context.Context, needs []need, locked map[key]poolRow) ([]found, error) {
+	pools := make([]found, len(needs))
+	b := new(statement)
+	var scans []func(*sql.Rows) error
+	for i, n := range needs {
+		rows, certain := t.s.positions.rows(n.key, locked[n.key].next)
+		if certain && rows < n.low {
+			pools[i].rows = rows
+			continue
+		}
+		pools[i].floor = locked[n.key].next // when there is none
+		b.next().add(stmtPooled, n.shop, n.item, n.group, t.s.positions.floor(n.key), t.s.cfg.PoolCap)
+		scans = append(scans, func(r *sql.Rows) error {
+			var first sql.NullInt64
+			err := r.Scan(&pools[i].rows, &first)
+			if first.Valid {
+				pools[i].floor = first.Int64
+			}
+			return err
+		})
+	}
+	if len(scans) == 0 {
+		return pools, nil
+	}
+	return pools, t.ask(ctx, b, scans...)
 }
 
 // insertUnits makes n rows with numbers that were never used before: a scan can

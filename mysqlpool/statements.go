@@ -58,11 +58,14 @@ const (
 	// The first column is the branch's place in the list.
 	grabBranch = `(SELECT ? AS place, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
 WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE SKIP LOCKED)`
-	// With a scan hint: rows that purge has not removed yet are not read again.
-	// While the optimizer believes that the table is empty it reads this one from
-	// the table's beginning; see positions.hintFrom.
-	hintBranch = `(SELECT ? AS place, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
-WHERE shop_id = ? AND item_id = ? AND group_id = ? AND unit >= ? ORDER BY unit LIMIT ? FOR UPDATE SKIP LOCKED)`
+	// With a scan hint, a unit number: rows that purge has not removed yet are not
+	// read again. Each number from the hint on is looked up by its key: a range
+	// would do, but when most rows are dead the statistics say that the table is
+	// empty, and the optimizer then reads the index from its beginning.
+	hintBranch = `(SELECT ? AS place, u.unit, UTC_TIMESTAMP(3) AS now_at
+FROM (WITH RECURSIVE n AS (SELECT ? AS unit UNION ALL SELECT unit + 1 FROM n WHERE unit + 1 < ?) SELECT unit FROM n) d
+STRAIGHT_JOIN reservation_units u FORCE INDEX (PRIMARY) ON u.shop_id = ? AND u.item_id = ? AND u.group_id = ? AND u.unit = d.unit
+LIMIT ? FOR UPDATE SKIP LOCKED)`
 	grabTail = `) u /*app='holdover',op='reserve',step='grab'*/`
 	// Without SKIP LOCKED: units in transactions that may roll back are waited for.
 	waitBranch = `(SELECT ? AS place, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
@@ -85,7 +88,7 @@ SELECT ?, ?, ?, ? + i FROM n /*app='holdover',op='refill',step='units'*/`
 
 	// A plain read: what it counts may be locked, which is fine for a refill.
 	stmtPooled = `SELECT COUNT(*), MIN(unit) FROM (SELECT unit FROM reservation_units FORCE INDEX (PRIMARY)
-WHERE shop_id = ? AND item_id = ? AND group_id = ? AND unit >= ? ORDER BY unit LIMIT ?) u /*app='holdover',op='refill',step='count'*/`
+WHERE shop_id = ? AND item_id = ? AND group_id = ? AND unit >= ? LIMIT ?) u /*app='holdover',op='refill',step='count'*/`
 )
 
 // pool_state, over lists of whole keys (keysWhere). Those of the ledger are in
