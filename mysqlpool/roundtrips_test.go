@@ -61,7 +61,10 @@ func TestRoundTrips(t *testing.T) {
 			}
 			return nil
 		}},
-		{"refill", 3, func() error { // lock, count, write; the count is left out when it is known _, err := s.refill(ctx, key{shop, 2, 1}, 800, 1000); return err }},
+		{"refill", 3, func() error { // lock, count, write; the count is left out when it is known
+			_, err := s.refill(ctx, key{shop, 2, 1}, 800, 1000)
+			return err
+		}},
 		{"look up", 1, func() error { _, err := s.Lookup(ctx, one.Token); return err }},
 	} {
 		before := wire.asks.Load()
