@@ -30,6 +30,11 @@ test: servers lint ## everything that must pass: formatting, vet, staticcheck, a
 	go test $(TEST_FLAGS) $$rest; \
 	[ -z "$$race" ] || go test -race $(TEST_FLAGS) $$race
 
+.PHONY: test-mariadb
+test-mariadb: ## the tests of everything that talks to the database, on MariaDB instead of MySQL; the first line of each names the dialect
+	HOLDOVER_DEV_MYSQL=mariadb deploy/dev/install
+	HOLDOVER_DEV_MYSQL=mariadb go test -v -count=1 -timeout 20m -p 1 -run 'Test|Example' $(wildcard ./mysqlpool ./mysqlpool/connhold ./legacyredis ./dualwrite ./killswitch ./internal/app ./internal/bench) | grep -vE '^(=== |[ ]*--- PASS|PASS$$)'
+
 .PHONY: lint
 lint: ## formatting, vet and staticcheck alone
 	files=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -e "$$f" ] || echo "$$f"; done); \

@@ -227,7 +227,7 @@ type Limits struct {
 	MaxQuantity int64         // units of one line; 1,000,000
 	MinTTL      time.Duration // 100 ms
 	MaxTTL      time.Duration // 24 h
-	MaxLife     time.Duration // of a hold from its grant, extensions included; 48 h
+	MaxLife     time.Duration // of a hold from its grant, extensions included; 48 h, at least MaxTTL
 	MaxGroups   int           // locations of one choice; 32
 
 	NoLateClaims bool // a claim of an expired hold is refused even if its units are still there; false
@@ -247,7 +247,7 @@ func (l Limits) withDefaults() Limits {
 		l.MaxTTL = 24 * time.Hour
 	}
 	if l.MaxLife == 0 {
-		l.MaxLife = 48 * time.Hour
+		l.MaxLife = max(48*time.Hour, l.MaxTTL)
 	}
 	if l.MaxGroups == 0 {
 		l.MaxGroups = 32

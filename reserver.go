@@ -12,18 +12,23 @@ import (
 //
 // On an error Result still carries the Decision: who said so and why.
 type Reserver interface {
-	// Reserve takes all lines or nothing. A repeat with the same lines returns
-	// the same hold with Replayed set. Errors: ErrOutOfStock (an
+	// Reserve takes all lines and choices or nothing. A repeat with the same
+	// lines and choices returns the same hold with Replayed set. Errors: ErrOutOfStock (an
 	// *OutOfStockError), ErrTokenReused, ErrAlreadyClaimed, ErrEnded,
 	// ErrInvalid, ErrNotLoaded, ErrUnavailable, ErrUnknownOutcome, ErrNotReady,
-	// ErrOverloaded. A refusal is not remembered: the same token asks anew.
+	// ErrOverloaded, ErrTryAgain (others were faster at each location of a
+	// choice, and stock is there). A refusal is not remembered: the same token
+	// asks anew.
 	Reserve(ctx context.Context, r Request) (Result, error)
 
 	// Claim makes the deduction from the ledger permanent, exactly once. With
 	// Result.Pending the claim is certain but not yet in the ledger. With lines,
 	// a part of the hold's, only those are claimed and the rest is given back in
-	// the same step; a repeat must name the same part. Errors: ErrUnknownHold,
-	// ErrEnded, ErrTokenReused (claimed before, but another part), ErrInvalid
+	// the same step; a repeat must name the same part. A hold that has expired
+	// is claimed all the same if its units are still there (see Hold.Late), and
+	// is claimed for every operation from then on. Errors: ErrUnknownHold,
+	// ErrEnded (released, or expired with its units gone: a *LateClaimError),
+	// ErrTokenReused (claimed before, but another part), ErrInvalid
 	// (lines that are no part of the hold), ErrUnavailable, ErrUnknownOutcome,
 	// ErrNotReady.
 	Claim(ctx context.Context, shop int64, token Token, lines ...Line) (Result, error)

@@ -48,6 +48,7 @@ var pairs = []struct {
 	{"same state", states(seen(holdover.StageJoint, holdover.OpClaim, granted, granted), holdover.StateClaimed, holdover.StateClaimed), KindMatch, DirectionNeutral, 0},
 	{"claiming before the ledger", states(seen(holdover.StageJoint, holdover.OpClaim, granted, granted), holdover.StateClaiming, holdover.StateHeld), KindMatch, DirectionNeutral, 0},
 	{"claiming after the ledger", states(seen(holdover.StageJoint, holdover.OpClaim, granted, granted), holdover.StateClaiming, holdover.StateClaimed), KindMatch, DirectionNeutral, 0},
+	{"extended", states(seen(holdover.StageShadow, holdover.OpExtend, granted, granted), holdover.StateHeld, holdover.StateHeld), KindMatch, DirectionNeutral, 0},
 	{"one state not known", states(seen(holdover.StageJoint, holdover.OpClaim, granted, granted), holdover.StateNone, holdover.StateClaimed), KindMatch, DirectionNeutral, 0},
 
 	{"redis refuses, mysql would grant, shadow", seen(holdover.StageShadow, holdover.OpReserve, refused, granted), KindUnexplained, DirectionUndersell, 3},
@@ -59,6 +60,8 @@ var pairs = []struct {
 	{"truth freed, other claimed", states(seen(holdover.StageShadow, holdover.OpRelease, granted, granted), holdover.StateReleased, holdover.StateClaimed), KindUnexplained, DirectionOversell, 3},
 	{"truth claimed, other freed", states(seen(holdover.StageMySQL, holdover.OpRelease, granted, granted), holdover.StateReleased, holdover.StateClaimed), KindUnexplained, DirectionUndersell, 3},
 	{"claiming against released", states(seen(holdover.StageJoint, holdover.OpClaim, granted, granted), holdover.StateClaiming, holdover.StateReleased), KindUnexplained, DirectionUndersell, 3},
+	{"extended, and ended in the other", states(seen(holdover.StageShadow, holdover.OpExtend, granted, granted), holdover.StateHeld, holdover.StateExpired), KindUnexplained, DirectionUndersell, 3},
+	{"extended, mirror lost", seen(holdover.StageShadow, holdover.OpExtend, granted, holdover.OutcomeUnknown, holdover.EvidenceMirrorLost), KindNotComparable, DirectionNeutral, 0},
 	{"released against expired", states(seen(holdover.StageShadow, holdover.OpRelease, granted, granted), holdover.StateReleased, holdover.StateExpired), KindUnexplained, DirectionNeutral, 0},
 
 	{"epoch moved", seen(holdover.StageMySQL, holdover.OpReserve, refused, granted, holdover.EvidenceEpochMoved), KindStraddledFlip, DirectionOversell, 3},

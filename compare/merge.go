@@ -224,7 +224,7 @@ func latencyRows(from map[latencyKey]*paired) []Latency {
 }
 
 func opIndex(name string) int {
-	for op := holdover.OpReserve; op <= holdover.OpExpire; op++ {
+	for op := holdover.OpReserve; op <= holdover.OpExtend; op++ {
 		if op.String() == name {
 			return int(op)
 		}

@@ -306,6 +306,20 @@ func TestVerifyFindsPlantedDifferences(t *testing.T) {
 			h.Lines = []holdover.Line{{Item: 1, Group: 2, Quantity: 1}}
 			w.takeMySQL(h)
 		}, VerifyConfig{}, DiffLines, 1},
+		"an extension is missing in mysql": {func(w *world) {
+			h := hold(1)
+			h.ExpiresAt = h.GrantedAt.Add(time.Hour)
+			w.takeMySQL(h)
+			h.ExpiresAt = h.GrantedAt.Add(2 * time.Hour)
+			w.takeRedis(h)
+		}, VerifyConfig{}, DiffExpiry, 1},
+		"an expiry beyond the skew": {func(w *world) {
+			h := hold(1)
+			h.ExpiresAt = h.GrantedAt.Add(time.Hour)
+			w.takeMySQL(h)
+			h.ExpiresAt = h.ExpiresAt.Add(time.Minute + time.Millisecond)
+			w.takeRedis(h)
+		}, VerifyConfig{ExpirySkew: time.Minute}, DiffExpiry, 1},
 		"foreign write down": {func(w *world) { w.foreignWrite(2, -7) }, VerifyConfig{}, DiffCounter, -7},
 		"foreign write up":   {func(w *world) { w.foreignWrite(2, 7) }, VerifyConfig{}, DiffCounter, 7},
 		"counter not loaded": {func(w *world) { delete(w.counter, itemKey{1, 2}) }, VerifyConfig{}, DiffCounterMissing, 200},
@@ -473,6 +487,65 @@ func TestVerifyClaimedAgainstReleased(t *testing.T) {
 	}
 	// The ledger still has what Redis's counter gave away for good.
 	if len(kinds) != 2 || kinds[DiffEndedDifferently] != 2 || kinds[DiffCounter] != -2 {
+		t.Errorf("%s\n%v", v.Summary(), v.Differences)
+	}
+}
+
+// A claim of a part is being made: Redis keeps the part, MySQL still the hold.
+// Each clock has its own expiry, and one that MySQL alone has later ends nothing.
+func TestVerifyPartsAndExpiries(t *testing.T) {
+	w := newWorld()
+	part := func(token holdover.Token, units int64) {
+		h := w.redis[token]
+		h.State, h.Claimed = holdover.StateClaiming, []holdover.Line{{Item: 1, Group: 1, Quantity: units}}
+		w.redis[token] = h
+		w.counter[itemKey{1, 1}] += h.Lines[0].Quantity - units
+	}
+	part(w.reserve(1, 5), 2)
+	done := w.reserve(1, 4) // in the ledger, and not yet cleared in Redis
+	part(done, 1)
+	w.endMySQL(done, holdover.StateReleased)
+	w.changeStock(rowKey{1, 1, 1}, func(s *holdover.Stock) { s.Available-- })
+	h := w.mysql[done]
+	h.State, h.Claimed = holdover.StateClaimed, w.redis[done].Claimed
+	w.mysql[done] = h
+	for _, later := range []time.Duration{4 * time.Second, -2 * time.Hour} { // in Redis than in MySQL
+		token := w.reserve(2, 1)
+		h := w.redis[token]
+		h.ExpiresAt = time.Now().Add(3 * time.Hour)
+		w.mysql[token] = h
+		h.ExpiresAt = h.ExpiresAt.Add(later)
+		w.redis[token] = h
+	}
+	if v := verify(t, w, VerifyConfig{}); !v.Clean {
+		t.Errorf("%s\n%v\n%v", v.Summary(), v.Differences, v.Unsettled)
+	}
+	// The rest did not come back.
+	w.foreignWrite(1, -3)
+	if v := verify(t, w, VerifyConfig{}); v.Clean || len(v.Differences) != 1 || v.Differences[0].Units != -3 {
+		t.Errorf("%s\n%v", v.Summary(), v.Differences)
+	}
+}
+
+// Claimed in both, in other lines: the ledger took what Redis's counter did not.
+func TestVerifyClaimedInOtherLines(t *testing.T) {
+	w := newWorld()
+	token := w.reserve(1, 3)
+	once := false
+	w.read = func(what string) { // live at the listing, claimed by the look
+		if what == "redis lookup" && !once {
+			once = true
+			h := w.redis[token]
+			h.State, h.Claimed = holdover.StateClaimed, []holdover.Line{{Item: 1, Group: 1, Quantity: 1}}
+			w.redis[token] = h
+			w.endMySQL(token, holdover.StateClaimed)
+		}
+	}
+	h := w.mysql[token]
+	h.Firm = false
+	w.mysql[token] = h
+	v := verify(t, w, VerifyConfig{})
+	if len(v.Differences) != 1 || v.Differences[0].Kind != DiffEndedDifferently {
 		t.Errorf("%s\n%v", v.Summary(), v.Differences)
 	}
 }

@@ -251,6 +251,51 @@ func TestAdjustLateSteps(t *testing.T) {
 	}
 }
 
+// TestAdjustTakenBack: what MySQL can't make at all leaves Redis as it was, also
+// when another instance finds that out.
+func TestAdjustTakenBack(t *testing.T) {
+	for _, stage := range dualStages() {
+		r := newRig(t, stage, 10)
+		gone := func() {
+			if _, err := r.db.Exec("DELETE FROM inventory_ledger WHERE shop_id = ?", r.shop); err != nil {
+				t.Error(err)
+			}
+		}
+		back := func() {
+			if _, err := r.db.Exec("INSERT INTO inventory_ledger VALUES (?, 1, 1, 10)", r.shop); err != nil {
+				t.Error(err)
+			}
+		}
+		a := r.change(-4)
+		r.next(mysqlOps("Adjust"), before(gone))
+		if _, err := r.f.Adjust(t.Context(), a); !errors.Is(err, holdover.ErrNotLoaded) || errors.Is(err, holdover.ErrUnknownOutcome) {
+			t.Errorf("%s: %v", stage, err)
+		}
+		back()
+		r.both(t, stage.String()+": taken back", 10, 10)
+
+		r.next(mysqlOps("Adjust"), before(gone))
+		r.next(redisOps("UndoLowered"), dropped)
+		if _, err := r.f.Adjust(t.Context(), a); !errors.Is(err, holdover.ErrUnknownOutcome) {
+			t.Errorf("%s: %v", stage, err)
+		}
+		other := r.another(t)
+		eventually(t, "another instance has taken it back", func() bool {
+			if err := other.SettleAdjustments(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_, lowered := r.open(t)
+			return lowered == 0
+		})
+		back()
+		r.both(t, stage.String()+": taken back by another", 10, 10)
+		if done, err := r.f.Adjust(t.Context(), a); err != nil || done.Changed != -4 {
+			t.Errorf("%s: the same token later: %+v, %v", stage, done, err)
+		}
+		r.both(t, stage.String()+": later", 6, 6)
+	}
+}
+
 // TestAdjustWithRedisAway: units can be added in mysql, and Redis is owed them;
 // none can be taken away, since a kill could make Redis sell them.
 func TestAdjustWithRedisAway(t *testing.T) {
@@ -294,11 +339,18 @@ func TestAdjustAndKill(t *testing.T) {
 			for range 8 {
 				r.hold(t)
 			}
+			// Redis sells after the kill: it must not have the units that go. And
+			// MySQL hears of what it sold only later.
+			mirror := new(faults)
+			mirror.inject(mysqlOps("Apply"), dropped)
+			seller := r.another(t, wrap(mirror))
 			r.next(c.at, c.when(func() {
 				trip(t, sw)
-				// Redis sells now: it must not have the units that go.
+				if err := seller.Refresh(t.Context()); err != nil {
+					t.Error(err)
+				}
 				for range 3 {
-					reserveOn(r.another(t), r.one())
+					reserveOn(seller, r.one())
 				}
 			}))
 			a := r.change(-2)
@@ -306,7 +358,9 @@ func TestAdjustAndKill(t *testing.T) {
 			if err != nil && !errors.Is(err, holdover.ErrAdjustRefused) {
 				t.Fatal(err)
 			}
+			mirror.heal()
 			settle(t, r.stores, r.f)
+			settle(t, r.stores, seller)
 			held := r.count(t, "SELECT SUM(quantity) FROM reserved_quantities WHERE state = 'held' AND shop_id = ?", r.shop)
 			ledger, counter := r.ledger(t, r.shop, 1), r.counter(t, r.shop, 1)
 			if held > ledger || counter != ledger-held {

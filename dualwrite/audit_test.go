@@ -84,7 +84,11 @@ func (s *stores) liveInRedis(t *testing.T, shop, item int64) (units int64) {
 		if h["shop"] != text(shop) || (h["state"] != "held" && h["state"] != "claiming") {
 			continue
 		}
-		for line := range strings.SplitSeq(h["lines"], ",") {
+		lines := h["lines"]
+		if h["state"] == "claiming" && h["claimed"] != "" {
+			lines = h["claimed"]
+		}
+		for line := range strings.SplitSeq(lines, ",") {
 			parts := strings.Split(line, ":")
 			if len(parts) == 3 && parts[0] == text(item) {
 				units += number(t, parts[2])

@@ -5,8 +5,8 @@
 // # Usage
 //
 // Make a [Facade] with [New], give it both stores, run its background work
-// with [Facade.Run], and put its Reserve, Claim, Release and Lookup where the
-// checkout called Redis before. Start reading at reserve.go: the data path of a
+// with [Facade.Run], and put its Reserve, Claim, Extend, Release and Lookup where
+// the checkout called Redis before. Start reading at reserve.go: the data path of a
 // reserve is one function.
 //
 // What runs where:
@@ -17,6 +17,11 @@
 //	joint       Redis, then MySQL: both must grant      Redis, then MySQL
 //	mysql       MySQL; copied to Redis before answering Redis, then MySQL; MySQL alone with its journal when Redis is away
 //	mysql-only  MySQL                                   MySQL
+//
+// An extension begins where an end does: it is the promise that no expiry comes
+// before its time (extend.go says why that holds across flips). A claim may take
+// a part of the hold: Redis's mark gives the rest back at once, and the mark,
+// the fact, the journal and the kill carry the part (Hold.Claimed).
 //
 // # Guarantees
 //

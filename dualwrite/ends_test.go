@@ -251,7 +251,7 @@ func TestExpiryInEachStage(t *testing.T) {
 				}
 				return r.redisState(t, short.Token) == "expired"
 			})
-			wantErr(t, "claim of an expired hold", claimOn(r.f, r.shop, short.Token), holdover.ErrEnded)
+			wantErr(t, "release of an expired hold", releaseOn(r.f, r.shop, short.Token), holdover.ErrEnded)
 			switch stage {
 			case holdover.StageRedis:
 				r.states(t, long.Token, "held", "none")

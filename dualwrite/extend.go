@@ -83,17 +83,15 @@ func (f *Facade) extend(ctx context.Context, v *view, a *attempt, x extension) (
 		return f.extended(v, holdover.StoreRedis, h, f.redisErr(err), "redis decides whether an expiry may begin")
 	}
 	v.noteAge(&o, h)
-	if !h.Firm {
-		if res, err := f.confirm(ctx, v, a, h); err != nil {
-			return res, err
-		}
-	}
 	switch v.Stage {
 	case holdover.StageRedis:
-		return f.extended(v, holdover.StoreRedis, h, nil, "redis decides alone")
+		h, err = f.confirm(ctx, v, a, h)
+		return f.extended(v, holdover.StoreRedis, h, err, "redis decides alone")
 	case holdover.StageShadow:
-		f.mirrorExtension(v, o, h)
-		return f.extended(v, holdover.StoreRedis, h, nil, "redis decides, mysql follows")
+		if h, err = f.confirm(ctx, v, a, h); err == nil {
+			f.mirrorExtension(v, o, h)
+		}
+		return f.extended(v, holdover.StoreRedis, h, err, "redis decides, mysql follows")
 	}
 
 	fact := h
@@ -103,14 +101,15 @@ func (f *Facade) extend(ctx context.Context, v *view, a *attempt, x extension) (
 	f.observeDual(v, o)
 	switch {
 	case err == nil && known.State == holdover.StateHeld:
-		return f.extended(v, v.Stage.Truth(), h, nil, "extended in redis, then in mysql")
+		h, err = f.confirm(ctx, v, a, h)
+		return f.extended(v, v.Stage.Truth(), h, err, "extended in redis, then in mysql")
 	case err == nil: // a claim or an end came between the two
 		f.clearInRedis(v, known)
 		return f.extended(v, holdover.StoreMySQL, known, holdover.EndError(a.token, known.State), "mysql knows how it ended")
-	case v.Stage == holdover.StageMySQL && isRefusal(err):
+	case isRefusal(err) && (v.Stage == holdover.StageMySQL || !h.Firm): // no buyer can have been told of it
 		return f.extended(v, holdover.StoreMySQL, holdover.Hold{}, f.unknownHold(x.shop, a.token), "mysql does not know the hold")
-	case v.Stage == holdover.StageMySQL:
-		return f.extended(v, holdover.StoreMySQL, h, err, "extended in redis; mysql decides, and could not")
+	case v.Stage == holdover.StageMySQL || !h.Firm:
+		return f.extended(v, holdover.StoreMySQL, h, err, "extended in redis; mysql must know it too, and could not be told")
 	default: // Redis decides, and has it: MySQL is told later
 		f.keep(v, a.token, unmirroredSince{debt: isRefusal(err)})
 		return f.extended(v, holdover.StoreRedis, h, nil, "extended in redis, mysql follows: it did not take it yet")
@@ -129,14 +128,21 @@ func (f *Facade) extendInRedis(ctx context.Context, v *view, a *attempt, x exten
 	return f.redis.Extend(ctx, v.Epoch, x.shop, a.token, x.ttl, x.life)
 }
 
-// confirm is for a hold that nobody was told of yet: it can still be given back,
-// and an extension is an answer like any other. A repeated reserve confirms it.
-func (f *Facade) confirm(ctx context.Context, v *view, a *attempt, h holdover.Hold) (holdover.Result, error) {
-	res, err := f.reserve(ctx, v, a, holdover.Request{Shop: h.Shop, Token: a.token, Lines: h.Lines, TTL: max(h.ExpiresAt.Sub(h.GrantedAt), time.Second)})
-	if isRefusal(err) {
-		res.Hold, err = holdover.Hold{}, f.unknownHold(h.Shop, a.token)
+// confirm makes a hold firm that nobody may have been told of yet: its own
+// attempt can still give it back, and an extension is an answer like any other.
+// MySQL, where it must know the hold, has been told before: what it refuses is
+// left to the attempt.
+func (f *Facade) confirm(ctx context.Context, v *view, a *attempt, h holdover.Hold) (holdover.Hold, error) {
+	if h.Firm {
+		return h, nil
 	}
-	return res, err
+	a.askedRedis = true // it may have been given back since, and be taken anew
+	g, err := f.redis.Vote(ctx, a.ticket(v), holdover.Request{Shop: h.Shop, Token: a.token, Lines: h.Lines, TTL: max(h.ExpiresAt.Sub(h.GrantedAt), time.Second)})
+	if isRefusal(err) {
+		err = f.unknownHold(h.Shop, a.token)
+	}
+	g.Hold.Again = h.Again
+	return g.Hold, f.redisErr(err)
 }
 
 // extendWithoutRedis is an extension in mysql when Redis is away or does not

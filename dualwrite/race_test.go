@@ -116,6 +116,11 @@ func stepsOf(op holdover.Op, stage holdover.Stage) []killPoint {
 		if stage == holdover.StageMySQLOnly {
 			steps = []killPoint{m("Claim")}
 		}
+	case holdover.OpExtend:
+		steps = map[holdover.Stage][]killPoint{
+			holdover.StageRedis: {r("Extend")}, holdover.StageShadow: {r("Extend"), m("Apply")}, holdover.StageJoint: {r("Extend"), m("Apply")},
+			holdover.StageMySQL: {r("Extend"), m("Apply")}, holdover.StageMySQLOnly: {m("Extend")},
+		}[stage]
 	case holdover.OpRelease:
 		steps = map[holdover.Stage][]killPoint{
 			holdover.StageRedis: {r("End")}, holdover.StageShadow: {r("End")}, holdover.StageJoint: {r("End"), m("Apply")},

@@ -97,13 +97,18 @@ func TestRealTripCarriesWhatOnlyMySQLKnew(t *testing.T) {
 	p := stores(t, holdover.StageMySQL)
 	ctx := t.Context()
 	// Redis was away: these are in MySQL and in its journal only.
-	kept, claimed := request(2), request(1)
+	kept, claimed := request(2), request(3)
 	for _, r := range []holdover.Request{kept, claimed} {
 		if _, err := p.mysql.Vote(ctx, holdover.Ticket{Epoch: 3, Attempt: 1}, r, true); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := p.mysql.Claim(ctx, 3, 0, claimed.Token, nil, true); err != nil {
+	part := []holdover.Line{{Item: 1, Group: 1, Quantity: 1}}
+	if _, err := p.mysql.Claim(ctx, 3, 0, claimed.Token, part, true); err != nil {
+		t.Fatal(err)
+	}
+	extended, err := p.mysql.Extend(ctx, 3, 0, kept.Token, 2*time.Hour, 48*time.Hour, true)
+	if err != nil {
 		t.Fatal(err)
 	}
 
@@ -119,6 +124,12 @@ func TestRealTripCarriesWhatOnlyMySQLKnew(t *testing.T) {
 		if h, err := p.redis.Lookup(ctx, token); err != nil || h.State != want {
 			t.Errorf("redis has %v, %v; want %v", h.State, err, want)
 		}
+	}
+	if h, err := p.redis.Lookup(ctx, kept.Token); err != nil || !h.ExpiresAt.Equal(extended.ExpiresAt) {
+		t.Errorf("redis has it until %s, %v; mysql extended it to %s", h.ExpiresAt, err, extended.ExpiresAt)
+	}
+	if h, err := p.redis.Lookup(ctx, claimed.Token); err != nil || !holdover.SameLines(h.Claimed, part) {
+		t.Errorf("redis has %v claimed, %v; want %v", h.Claimed, err, part)
 	}
 
 	// Nobody decides under the old epoch any more.

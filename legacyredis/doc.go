@@ -16,7 +16,8 @@
 // Keys, behind Config.Prefix where not said otherwise:
 //
 //	inventory:<shop>:<item>  counter: ledger less units in live holds; Config.CounterTemplate, without the prefix
-//	hold:<token>             hash: state, shop, lines ("item:group:quantity,..."), expires_ms, granted_ms, attempt, firm
+//	hold:<token>             hash: state, shop, lines ("item:group:quantity,..."), expires_ms, granted_ms, attempt, firm;
+//	                         claimed (as lines): what a claim takes when it is a part, the rest being in the counters again
 //	holds                    sorted set of held tokens by expiry
 //	claiming                 sorted set of marked tokens by time of the mark
 //	adjust:<token>           hash: units given up for an adjustment, and how it was settled; for EndRetention after that
@@ -33,6 +34,9 @@
 // copy or a fact may, because somebody was told already. A missing counter is
 // "not loaded", never zero. Times are Redis's own clock. Numbers are exact up
 // to 2^53.
+//
+// An expiry moves forward only: by Extend, and by a fact or a copy that has a
+// later one.
 //
 // A token that ended keeps a record of how for Config.EndRetention, and gets no
 // units again but by a claim that is already in the ledger.

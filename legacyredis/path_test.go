@@ -135,7 +135,7 @@ func TestPendingClaimIsRolledForward(t *testing.T) {
 // The ledger may know that the hold had ended: then Redis follows it, and the
 // units come back.
 func TestClaimThatTheLedgerRefuses(t *testing.T) {
-	p := newPath(t)
+	p := newPath(t, func(c *legacyredis.PathConfig) { c.Limits.NoLateClaims = true })
 	p.stock(item, 10)
 	token := holdover.NewToken()
 	must[holdover.Result](t)(p.Reserve(t.Context(), request(token, line(item, 2))))

@@ -27,25 +27,37 @@ type benchCmd struct {
 }
 
 func (cmd *benchCmd) Run(e *env) (err error) {
+	if _, err := e.logger("error"); err != nil { // what go-redis says of its connections goes nowhere
+		return err
+	}
 	cfg := bench.Config{
 		Scenario: cmd.Scenario, Clients: cmd.Clients, Duration: cmd.Duration, Rounds: cmd.Rounds, Stock: cmd.Stock, Cap: cmd.Cap,
 		MySQLDSN: cmd.MySQL, RedisAddr: cmd.Redis, Progress: e.stderr,
+	}
+	if err := cfg.Validate(); err != nil {
+		return err
 	}
 	if cmd.Baskets != "" {
 		if cfg.Baskets, err = readBaskets(cmd.Baskets); err != nil {
 			return err
 		}
 	}
-	if cmd.Profile != "" {
-		file, err := os.Create(cmd.Profile)
-		if err != nil {
-			return usage("--pprof: %w", err)
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		cfg.Profile = file
+	if cmd.HTML == "" && cmd.Scenario == "all" {
+		cmd.HTML = "holdover-bench.html"
 	}
-	if _, err := e.logger("error"); err != nil { // go-redis's own remarks go nowhere
+	// Files are opened before a minute is spent.
+	page, err := create("--html", cmd.HTML)
+	if err != nil {
 		return err
+	}
+	defer func() { err = errors.Join(err, page.Close()) }()
+	profile, err := create("--pprof", cmd.Profile)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, profile.Close()) }()
+	if profile.File != nil {
+		cfg.Profile = profile.File
 	}
 	report, err := bench.Run(e.ctx, cfg)
 	if err != nil {
@@ -56,11 +68,10 @@ func (cmd *benchCmd) Run(e *env) (err error) {
 	} else {
 		err = report.WriteText(e.stdout)
 	}
-	if cmd.HTML == "" && cmd.Scenario == "all" {
-		cmd.HTML = "holdover-bench.html"
-	}
-	if err == nil && cmd.HTML != "" {
-		err = cmd.writePage(e, report)
+	if err == nil && page.File != nil {
+		if err = report.WriteHTML(page.File); err == nil {
+			fmt.Fprintln(e.stderr, "written:", cmd.HTML)
+		}
 	}
 	if err == nil && !report.OK {
 		err = &exitError{exitNotSatisfied, errors.New("an invariant is broken: " + strings.Join(report.Broken, "; "))}
@@ -68,17 +79,26 @@ func (cmd *benchCmd) Run(e *env) (err error) {
 	return err
 }
 
-func (cmd *benchCmd) writePage(e *env, report bench.Report) (err error) {
-	file, err := os.Create(cmd.HTML)
+// output is a file to write, or none.
+type output struct{ *os.File }
+
+// create makes the file of a flag that was given.
+func create(flag, path string) (output, error) {
+	if path == "" {
+		return output{}, nil
+	}
+	file, err := os.Create(path)
 	if err != nil {
-		return fmt.Errorf("the page with plots: %w", err)
+		return output{}, usage("%s: %w", flag, err)
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := report.WriteHTML(file); err != nil {
-		return fmt.Errorf("write %s: %w", cmd.HTML, err)
+	return output{file}, nil
+}
+
+func (o output) Close() error {
+	if o.File == nil {
+		return nil
 	}
-	fmt.Fprintln(e.stderr, "written:", cmd.HTML)
-	return nil
+	return o.File.Close()
 }
 
 func readBaskets(path string) ([]workload.Basket, error) {

@@ -10,6 +10,7 @@
 //	holdover status                       what is true now, is it safe to move, what happens next
 //	holdover kill | restore               back to Redis at once and latched; take the latch off
 //	holdover verify | report              compare both stores now; what was compared so far
+//	holdover bench SCENARIO               measure every way of reserving, in turn
 //	holdover version
 //
 // cli.go holds the command line, each other file one command; config.go is the

@@ -17,8 +17,8 @@ type migrateCmd struct {
 type migrateUpCmd struct{ podFlags }
 
 func (cmd *migrateUpCmd) Run(e *env) error {
-	return cmd.each(e, func(pod, dsn string) error {
-		applied, err := mysqlpool.Migrate(e.ctx, dsn)
+	return cmd.each(e, func(pod, dsn string, ledger mysqlpool.Ledger) error {
+		applied, err := mysqlpool.Migrate(e.ctx, dsn, ledger)
 		for _, m := range applied {
 			fmt.Fprintf(e.stdout, "pod %s: applied %s\n", pod, m.Name)
 		}
@@ -32,8 +32,8 @@ func (cmd *migrateUpCmd) Run(e *env) error {
 type migrateStatusCmd struct{ podFlags }
 
 func (cmd *migrateStatusCmd) Run(e *env) error {
-	return cmd.each(e, func(pod, dsn string) error {
-		all, err := mysqlpool.MigrateStatus(e.ctx, dsn)
+	return cmd.each(e, func(pod, dsn string, ledger mysqlpool.Ledger) error {
+		all, err := mysqlpool.MigrateStatus(e.ctx, dsn, ledger)
 		for _, m := range all {
 			state := "pending"
 			if m.Applied {
@@ -49,7 +49,7 @@ type migratePrintCmd struct{}
 
 func (migratePrintCmd) Run(e *env) error { return mysqlpool.MigratePrint(e.stdout) }
 
-func (f *podFlags) each(e *env, do func(pod, dsn string) error) error {
+func (f *podFlags) each(e *env, do func(pod, dsn string, ledger mysqlpool.Ledger) error) error {
 	c, err := f.load(e)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (f *podFlags) each(e *env, do func(pod, dsn string) error) error {
 	}
 	var errs []error // one pod's failure stops no other
 	for _, p := range chosen {
-		if err := do(p.Name, p.MySQL.DSN); err != nil {
+		if err := do(p.Name, p.MySQL.DSN, mysqlpool.Ledger(p.MySQL.Ledger)); err != nil {
 			errs = append(errs, fmt.Errorf("pod %s: %w", p.Name, err))
 		}
 	}

@@ -32,6 +32,12 @@ type Config struct {
 	DefaultTTL time.Duration `yaml:"default_ttl"`
 	// MaxTTL is the longest time to live that may be asked for; 24 h, at most a week.
 	MaxTTL time.Duration `yaml:"max_ttl"`
+	// NoLateClaims refuses the claim of a hold that has expired even if its units
+	// are still there; false: they are taken again.
+	NoLateClaims bool `yaml:"no_late_claims"`
+	// MaxLife is the longest life of a hold from its grant, extensions included;
+	// 48 h, at least MaxTTL.
+	MaxLife time.Duration `yaml:"max_life"`
 	// Timing bounds the calls and paces the background work.
 	Timing Timing `yaml:"timing"`
 	// Retention says how long MySQL keeps what is over.
@@ -79,6 +85,11 @@ type PoolConfig struct {
 	Cap         int           `yaml:"cap"`         // rows per item and location; 1,000
 	Connections int           `yaml:"connections"` // to MySQL for buyers, per pod; 32
 	LockWait    time.Duration `yaml:"lock_wait"`   // innodb_lock_wait_timeout, whole seconds; 1 s, better shorter than timing.call
+
+	BatchSize         int           `yaml:"batch_size"`         // concurrent calls of one shared transaction; 128; 1: every call has its own
+	BatchTransactions int           `yaml:"batch_transactions"` // shared transactions under way, of each kind of call; 2
+	BatchQueue        int           `yaml:"batch_queue"`        // calls of one kind that may wait, half of them for one item; 10,000; over it: overloaded
+	RefillAhead       time.Duration `yaml:"refill_ahead"`       // a pool is filled for what its item sells in this time, never over cap; 1 s
 }
 
 // PodConfig is one pod: its shops and its two stores.
@@ -107,6 +118,20 @@ type MySQLConfig struct {
 	// DSN is go-sql-driver's: user:password@tcp(host:port)/schema. holdover adds
 	// isolation, lock wait and deadlines itself.
 	DSN string `yaml:"dsn"`
+	// Ledger names a table that the application already has, and its columns;
+	// without it holdover makes its own. See mysqlpool.Ledger.
+	Ledger LedgerConfig `yaml:"ledger"`
+}
+
+// LedgerConfig names the ledger's table and columns. A field that is not set
+// means the name in its comment.
+type LedgerConfig struct {
+	Table     string `yaml:"table"`     // inventory_ledger
+	Shop      string `yaml:"shop"`      // shop_id
+	Item      string `yaml:"item"`      // item_id
+	Group     string `yaml:"group"`     // group_id
+	Available string `yaml:"available"` // available
+	Key       string `yaml:"key"`       // PRIMARY; the unique key over shop, item and group
 }
 
 // WithDefaults fills in what is not set.
@@ -139,6 +164,9 @@ func (c Config) WithDefaults() Config {
 	if c.Pool.Connections == 0 {
 		c.Pool.Connections = 32
 	}
+	if c.MaxLife == 0 {
+		c.MaxLife = max(48*time.Hour, c.MaxTTL)
+	}
 	if c.Pool.Cap == 0 {
 		c.Pool.Cap = 1000
 	}
@@ -149,7 +177,9 @@ func (c Config) WithDefaults() Config {
 }
 
 // Limits are the bounds of a reservation.
-func (c Config) Limits() holdover.Limits { return holdover.Limits{MaxTTL: c.MaxTTL} }
+func (c Config) Limits() holdover.Limits {
+	return holdover.Limits{MaxTTL: c.MaxTTL, MaxLife: c.MaxLife, NoLateClaims: c.NoLateClaims}
+}
 
 type shopRange struct{ from, to int64 }
 

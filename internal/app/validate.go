@@ -50,6 +50,15 @@ func (c Config) Validate() error {
 	if c.Pool.Cap < 1 || c.Pool.Cap > 100_000 {
 		wrong("pool.cap: %d must be from 1 to 100,000", c.Pool.Cap)
 	}
+	if c.Pool.BatchSize < 0 || c.Pool.BatchSize > 1000 || c.Pool.BatchTransactions < 0 || c.Pool.BatchQueue < 0 {
+		wrong("pool: batch_size %d must be from 1 to 1,000, batch_transactions %d and batch_queue %d at least 1", c.Pool.BatchSize, c.Pool.BatchTransactions, c.Pool.BatchQueue)
+	}
+	if c.Pool.RefillAhead < 0 {
+		wrong("pool.refill_ahead: %s must not be negative", c.Pool.RefillAhead)
+	}
+	if c.MaxLife < c.MaxTTL {
+		wrong("max_life: %s must not be shorter than max_ttl, %s", c.MaxLife, c.MaxTTL)
+	}
 	if c.Pool.Connections < 1 || c.Pool.Connections > 10_000 {
 		wrong("pool.connections: %d must be from 1 to 10,000", c.Pool.Connections)
 	}
@@ -91,8 +100,8 @@ func (c Config) validateTimes(wrong func(string, ...any)) {
 	if c.Timing.Recheck <= c.Timing.GiveBackWindow {
 		wrong("timing.recheck: %s must be longer than timing.give_back_window (%s)", c.Timing.Recheck, c.Timing.GiveBackWindow)
 	}
-	if least := c.MaxTTL + 48*time.Hour; c.Retention.Ends >= leastTime && c.Retention.Ends < least {
-		wrong("retention.ends: %s must be at least %s: 48h longer than max_ttl", c.Retention.Ends, least)
+	if least := c.MaxLife + 48*time.Hour; c.Retention.Ends >= leastTime && c.Retention.Ends < least {
+		wrong("retention.ends: %s must be at least %s: 48h longer than max_life", c.Retention.Ends, least)
 	}
 	if c.Retention.Entries >= 0 && c.Retention.Entries < c.Retention.Ends {
 		wrong("retention.entries: %s must not be shorter than retention.ends (%s); negative keeps them for ever", c.Retention.Entries, c.Retention.Ends)
@@ -202,14 +211,15 @@ func (c Config) redis(p PodConfig) legacyredis.Config {
 
 // endRetention: an end record in Redis outlives the longest hold by two days,
 // which is longer than any mirror work waits.
-func (c Config) endRetention() time.Duration { return max(72*time.Hour, c.MaxTTL+48*time.Hour) }
+func (c Config) endRetention() time.Duration { return max(72*time.Hour, c.MaxLife+48*time.Hour) }
 
 // mysql is what the pod's MySQL store is told.
 func (c Config) mysql(p PodConfig) mysqlpool.Config {
 	return mysqlpool.Config{
 		Pod: p.Name, DSN: p.MySQL.DSN, LazyConnect: true, MaxOpenConns: c.Pool.Connections, OpTimeout: c.Timing.Call,
+		BatchSize: c.Pool.BatchSize, BatchTransactions: c.Pool.BatchTransactions, BatchQueue: c.Pool.BatchQueue, RefillAhead: c.Pool.RefillAhead,
 		LockWait: c.Pool.LockWait, PoolCap: int64(c.Pool.Cap), GiveBackWindow: c.Timing.GiveBackWindow,
-		EndRetention: c.Retention.Ends, EntryRetention: c.Retention.Entries, Logger: c.Logger,
+		EndRetention: c.Retention.Ends, EntryRetention: c.Retention.Entries, Ledger: mysqlpool.Ledger(p.MySQL.Ledger), Logger: c.Logger,
 	}
 }
 

@@ -231,7 +231,7 @@ func TestSnapshotBlocksPurge(t *testing.T) {
 }
 
 func TestRTT(t *testing.T) {
-	r := small(t, "rtt", nil)
+	r := small(t, "rtt", func(c *Config) { c.Duration = 3 * time.Second })
 	near, far := r.find(t, wayPipelined, "rtt=0ms"), r.find(t, wayPipelined, "rtt=3ms")
 	if far.P50us < 3000 || near.P50us >= far.P50us+3000 {
 		t.Errorf("p50 of %g µs and %g µs with 3 ms more: the delay is not there", near.P50us, far.P50us)

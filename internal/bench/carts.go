@@ -28,9 +28,9 @@ func (r *run) carts() error {
 		{name: wayUnsorted, open: openPerLineUnsorted, conns: min(16, clients)},
 		{name: wayOne, open: openOneStatement, choose: true},
 		{name: wayUnion, open: openUnion, choose: true},
-		{name: wayBatchedRow, open: openConditionalBatched, conns: 2},
+		{name: wayBatchedRow, open: openConditionalBatched, conns: 2 * batchedRowTransactions},
 	}
-	slot := r.slot(len(contenders)*r.cfg.Rounds, 22*time.Second)
+	slot := r.slot(len(contenders)*r.cfg.Rounds, 16*time.Second)
 	m := match{stock: ample(items), cap: r.cap(), load: load{clients: clients, warm: warmUp(slot), measure: slot, pick: shuffled(baskets)}}
 	r.report.Stock = m.stock[0]
 	all, err := r.turns(m, contenders)

@@ -53,7 +53,7 @@ func (c Curve) drawBars(p *charts.Painter, theme charts.ColorPalette) error {
 	o.ValueFormatter = short
 	o.Legend.Show = charts.Ptr(false)
 	for i := range o.SeriesList {
-		o.SeriesList[i].Label.Show = charts.Ptr(true)
+		o.SeriesList[i].Label.Show, o.SeriesList[i].Label.ValueFormatter = charts.Ptr(true), short
 	}
 	return p.BarChart(o)
 }

@@ -74,6 +74,12 @@ func Scenarios() []string {
 	return append(names, "all")
 }
 
+// Validate says whether Run would accept the configuration.
+func (c Config) Validate() error {
+	_, err := c.withDefaults()
+	return err
+}
+
 func (c Config) withDefaults() (Config, error) {
 	bad := func(field string, value any, problem string) error {
 		return &holdover.InvalidError{Field: "bench " + field, Value: fmt.Sprint(value), Problem: problem}
@@ -99,6 +105,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, bad("rounds", c.Rounds, "must be from 1 to 100")
 	case c.Stock < 0 || c.Stock > 1e12:
 		return c, bad("stock", c.Stock, "must be from 1 to 10^12")
+	case c.Stock > 1e6 && (c.Scenario == "drain" || c.Scenario == "all"):
+		return c, bad("stock", c.Stock, "must be a million at most where it is sold out")
 	case c.Cap < 0 || c.Cap > 100_000:
 		return c, bad("cap", c.Cap, "must be from 1 to 100,000")
 	case c.Connections < 1 || c.Connections > 1000:

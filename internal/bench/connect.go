@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,10 +105,16 @@ func begun(ctx context.Context, db *sql.DB, rest func(*sql.Conn, sql.Result) err
 
 // fillStock puts the stock into bench_stock.
 func (s *servers) fillStock(ctx context.Context, stock []int64) error {
+	var b strings.Builder
+	b.WriteString("INSERT INTO bench_stock (item_id, available) VALUES ")
 	for i, n := range stock {
-		if _, err := s.scratch.ExecContext(ctx, "INSERT INTO bench_stock (item_id, available) VALUES (?, ?)", i+1, n); err != nil {
-			return fmt.Errorf("bench: fill in the stock: %w", err)
+		if i > 0 {
+			b.WriteString(", ")
 		}
+		fmt.Fprintf(&b, "(%d, %d)", i+1, n)
+	}
+	if _, err := s.scratch.ExecContext(ctx, b.String()); err != nil {
+		return fmt.Errorf("bench: fill in the stock: %w", err)
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ FROM information_schema.global_status WHERE VARIABLE_NAME IN ('INNODB_DEADLOCKS'
 	stmtHistoryMySQL   = `SELECT COUNT FROM information_schema.innodb_metrics WHERE NAME = 'trx_rseg_history_len'`
 	stmtHistoryMariaDB = `SELECT VARIABLE_VALUE FROM information_schema.global_status WHERE VARIABLE_NAME = 'INNODB_HISTORY_LIST_LENGTH'`
 
-	stmtConnectionsMySQL   = `SELECT COUNT(*) FROM performance_schema.processlist WHERE DB = ?`
-	stmtConnectionsMariaDB = `SELECT COUNT(*) FROM information_schema.processlist WHERE DB = ?`
+	stmtConnectionsMySQL   = `SELECT COUNT(*) FROM performance_schema.processlist WHERE DB = ? AND ID <> ?`
+	stmtConnectionsMariaDB = `SELECT COUNT(*) FROM information_schema.processlist WHERE DB = ? AND ID <> ?`
 
 	stmtVariables = `SELECT @@sync_binlog, @@innodb_flush_log_at_trx_commit, @@log_bin, @@max_connections`
 )
@@ -69,13 +69,13 @@ func (s *servers) history(ctx context.Context) (n int64, err error) {
 }
 
 // connections asks the servers how many connections the way has there. Of
-// Redis's, base were open before.
-func (s *servers) connections(ctx context.Context, base int64) (mysql, redis int64, err error) {
+// Redis's, base were open before; of MySQL's, own is the bench's.
+func (s *servers) connections(ctx context.Context, base, own int64) (mysql, redis int64, err error) {
 	q := stmtConnectionsMySQL
 	if s.mariadb {
 		q = stmtConnectionsMariaDB
 	}
-	if err = s.admin.QueryRowContext(ctx, q, s.mysql.DBName).Scan(&mysql); err != nil {
+	if err = s.admin.QueryRowContext(ctx, q, s.mysql.DBName, own).Scan(&mysql); err != nil {
 		return 0, 0, fmt.Errorf("bench: count the connections to MySQL: %w", err)
 	}
 	all, err := s.redisConnections(ctx)
@@ -172,11 +172,11 @@ func add(a, b []int64) []int64 {
 // watch asks the servers for the number of connections every 100 ms, until the
 // returned function is called; it returns the most.
 func (s *servers) watch(ctx context.Context, redisBefore int64) func() (mysql, redis int64, err error) {
+	own, err := s.one(ctx, "SELECT CONNECTION_ID()")
 	stop, done := make(chan struct{}), make(chan struct{})
 	var mysql, redis int64
-	var err error
 	look := func() {
-		m, r, lookErr := s.connections(ctx, redisBefore)
+		m, r, lookErr := s.connections(ctx, redisBefore, own)
 		if lookErr != nil {
 			err = lookErr
 			return

@@ -59,13 +59,13 @@ func (r *run) retryUnderLocks(clients int, slot time.Duration) (Shown, error) {
 	return shown, err
 }
 
-// bystanders are the callers who want the second item alone, and change its
-// version under the others' hands.
-const bystanders = 2
+// One caller wants the second item alone, and changes its version under the
+// others' hands.
+const bystander = 0
 
 func lockedOrNot(_ *rand.Rand, c *call) {
 	c.lines = c.lines[:0]
-	if c.worker >= bystanders {
+	if c.worker != bystander {
 		c.lines = append(c.lines, holdover.Line{Item: 1, Group: 1, Quantity: 1})
 	}
 	c.lines = append(c.lines, holdover.Line{Item: 2, Group: 1, Quantity: 1})
@@ -77,8 +77,9 @@ type lockThenSwap struct {
 	inside bool // it tries the second again without giving up the first
 }
 
-// swapPause is the longest pause before a try, with full jitter.
-const swapPause = 10 * time.Millisecond
+// swapPause is the longest pause before a try, with full jitter: what retry
+// libraries wait.
+const swapPause = 50 * time.Millisecond
 
 func (w lockThenSwap) reserve(ctx context.Context, c *call) (bool, error) {
 	for range casTries {
@@ -86,7 +87,7 @@ func (w lockThenSwap) reserve(ctx context.Context, c *call) (bool, error) {
 		err := w.try(ctx, c)
 		switch {
 		case err == nil && len(c.lines) == 1:
-			return true, pause(ctx, rand.N(swapPause/4)) // a bystander takes its time
+			return true, pause(ctx, rand.N(swapPause/2)) // the bystander takes its time
 		case err == nil:
 			return true, nil
 		case errors.Is(err, errConflict):

@@ -1,6 +1,10 @@
 package bench
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // hot: everybody wants one item.
 func (r *run) hot() error { return r.reserving(1, "one hot item") }
@@ -9,7 +13,7 @@ func (r *run) hot() error { return r.reserving(1, "one hot item") }
 func (r *run) reserving(items int, what string) error {
 	clients := r.clients(256)
 	contenders := r.everybody(clients)
-	slot := r.slot(len(contenders)*r.cfg.Rounds, 24*time.Second)
+	slot := r.slot(len(contenders)*r.cfg.Rounds, 15*time.Second)
 	m := match{stock: ample(items), cap: r.cap(), load: load{clients: clients, warm: warmUp(slot), measure: slot, pick: oneUnit(items)}}
 	if r.cfg.Stock > 0 {
 		m.stock = level(items, r.cfg.Stock)
@@ -30,11 +34,13 @@ func (r *run) reserving(items int, what string) error {
 		r.singleRow(row, h)
 	}
 	r.note("latencies are of a closed loop of %d callers: at saturation they are the number of callers by the rate", clients)
-	for _, s := range all {
-		if s.choose {
-			r.note("%s: best with %d connections, of those tried", s.name, s.conns)
+	var tried []string
+	for _, name := range wayOrder {
+		if s := all[name]; s != nil && s.choose {
+			tried = append(tried, fmt.Sprintf("%s %d", name, s.conns))
 		}
 	}
+	r.note("connections that were best for each, of %v: %s", r.trialConns(clients), strings.Join(tried, ", "))
 	r.bars(all, what)
 	if items == 1 {
 		r.target("vs_usual", *r.report.VsUsual, ">=", 25, 0)

@@ -10,9 +10,9 @@ func (r *run) lifecycle() error {
 		{name: wayHoldover, open: openHoldover},
 		{name: wayLegacy, open: openLegacy, choose: true},
 		{name: wayPipelined, open: openConditionalPipelined, choose: true},
-		{name: wayBatchedRow, open: openConditionalBatched, conns: 2},
+		{name: wayBatchedRow, open: openConditionalBatched, conns: 2 * batchedRowTransactions},
 	}
-	slot := r.slot(len(contenders)*r.cfg.Rounds, 24*time.Second)
+	slot := r.slot(len(contenders)*r.cfg.Rounds, 20*time.Second)
 	m := match{stock: ample(1), cap: r.cap(), load: load{clients: clients, warm: warmUp(slot), measure: slot, claim: true, pick: oneUnit(1)}}
 	r.report.Stock = m.stock[0]
 	all, err := r.turns(m, contenders)

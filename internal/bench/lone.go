@@ -22,7 +22,7 @@ func (r *run) lone() error {
 		{name: wayProcedure, open: openProcedure, conns: 1},
 		{name: wayRedis, open: openRedis, conns: 1},
 	}
-	slot := r.slot(len(contenders)*r.cfg.Rounds, 24*time.Second)
+	slot := r.slot(len(contenders)*r.cfg.Rounds, 20*time.Second)
 	m := match{stock: ample(1), cap: r.cap(), load: load{clients: 1, warm: warmUp(slot), measure: slot, pick: oneUnit(1)}}
 	r.report.Stock = m.stock[0]
 	all, err := r.turns(m, contenders)

@@ -23,10 +23,6 @@ type pagePlot struct {
 	Light, Dark template.HTML
 }
 
-// Name and Value are for the page.
-func (n named) Name() string  { return n.name }
-func (n named) Value() string { return fmt.Sprintf("%.3g", n.value) }
-
 // WriteHTML writes the report as one page that needs nothing from elsewhere.
 func (r Report) WriteHTML(w io.Writer) error {
 	page, err := template.New("page").Funcs(template.FuncMap{

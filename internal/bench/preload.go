@@ -24,6 +24,9 @@ WHERE n < ? ORDER BY 1`
 
 // preload makes n live holds of the first item, with the pool's books kept.
 func (s *servers) preload(ctx context.Context, n int64) error {
+	if n == 0 {
+		return nil
+	}
 	for from := int64(0); from < n; from += preloadChunk {
 		if _, err := s.scratch.ExecContext(ctx, preloadHolds, from, min(n, from+preloadChunk)); err != nil {
 			return fmt.Errorf("bench: load %d holds: %w", n, err)

@@ -19,7 +19,7 @@ func (r *run) rtt() error {
 		{name: wayHoldover, open: openHoldover},
 		{name: wayLast, open: openConditionalLast, conns: conns},
 		{name: wayPipelined, open: openConditionalPipelined, conns: conns},
-		{name: wayBatchedRow, open: openConditionalBatched, conns: 4},
+		{name: wayBatchedRow, open: openConditionalBatched, conns: 2 * batchedRowTransactions},
 		{name: wayUsual, open: openUsual, conns: conns},
 		{name: wayProcedure, open: openProcedure, conns: conns},
 		{name: wayRedis, open: openRedis, conns: conns},
@@ -28,7 +28,7 @@ func (r *run) rtt() error {
 		r.cfg.Rounds = min(r.cfg.Rounds, 2)
 		r.report.Rounds = r.cfg.Rounds
 	}
-	slot := r.slot(len(rtts)*len(contenders)*r.cfg.Rounds, 21*time.Second)
+	slot := r.slot(len(rtts)*len(contenders)*r.cfg.Rounds, 16*time.Second)
 	m := match{stock: ample(1), cap: r.cap(), load: load{clients: clients, warm: warmUp(slot), measure: slot, pick: oneUnit(1)}}
 	r.report.Stock = m.stock[0]
 	curve := Curve{Name: "reserves of one hot item by round trip", X: "ms added", Y: "reserves/s", LogY: true, Series: make([]Series, len(contenders))}
@@ -58,7 +58,7 @@ func (r *run) rtt() error {
 	r.report.SingleRow.InWords = "One row stops being enough at a peak, on the hottest item, of: " + strings.Join(said, "; ") + "."
 	r.report.Curves = append(r.report.Curves, curve)
 	r.note("the proxy runs on this machine and costs some of its time: compare within the table only")
-	r.note("%d connections for the ways with a transaction for each call, 4 for conditional_batched", conns)
+	r.note("%d connections for the ways with a transaction for each call", conns)
 	return nil
 }
 

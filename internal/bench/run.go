@@ -214,14 +214,18 @@ func (r *run) best(m match, c contender) (contender, error) {
 	if c.conns == 0 {
 		c.conns = r.cfg.Connections
 	}
-	if !c.choose {
+	candidates := r.trialConns(m.load.clients)
+	if !c.choose || len(candidates) == 1 {
+		if c.choose {
+			c.conns = candidates[0]
+		}
 		return c, nil
 	}
 	trial := m.load
 	trial.measure = min(max(trial.measure/2, 20*time.Millisecond), 250*time.Millisecond)
 	trial.warm, trial.calls, trial.refused = trial.measure/3, 0, 0
 	most := 0.0
-	for _, conns := range r.trialConns(m.load.clients) {
+	for _, conns := range candidates {
 		s := &standing{contender: c, match: m}
 		s.match.load, s.match.stock = trial, ample(len(m.stock))
 		s.conns = conns
@@ -274,7 +278,7 @@ func (r *run) slot(turns int, whole time.Duration) time.Duration {
 }
 
 // warmUp is how long a turn runs before it is measured.
-func warmUp(measured time.Duration) time.Duration { return min(measured/3, 300*time.Millisecond) }
+func warmUp(measured time.Duration) time.Duration { return min(measured*2/3, 300*time.Millisecond) }
 
 // clients is the number of callers, when the user did not say.
 func (r *run) clients(otherwise int) int {

@@ -26,8 +26,8 @@ const pod = "bench"
 type servers struct {
 	stack   *devstack.Stack
 	mysql   *mysql.Config // with the scratch schema
-	admin   *sql.DB       // of the bench itself; in the schema mysql, so that it is not counted
-	scratch *sql.DB       // one connection in the scratch schema, open only while it is used
+	admin   *sql.DB       // of the bench itself, in no schema
+	scratch *sql.DB       // the bench's one connection in the scratch schema
 	redis   *redis.Client
 	addr    string // of Redis
 	prefix  string // of every key
@@ -68,7 +68,7 @@ func startServers(ctx context.Context, cfg Config) (s *servers, err error) {
 	if s.scratch, err = openPlain(s.mysql.Clone()); err != nil {
 		return nil, err
 	}
-	s.scratch.SetMaxIdleConns(0)
+	s.scratch.SetMaxOpenConns(1)
 	s.redis = redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1, PoolSize: 2, ReadTimeout: serverTimeout, DisableIdentity: true})
 	return s, s.makeTables(ctx)
 }
@@ -105,38 +105,47 @@ func (s *servers) makeTables(ctx context.Context) error {
 	return rows.Err()
 }
 
-// largeTables get a row for each call; the others one for each item.
-var largeTables = []string{"bench_holds", "bench_units", "bench_claims", "reservation_units", "reserved_quantities", "ledger_entries"}
+// Tables whose rows come and go with the calls. A few thousand are deleted in
+// one transaction, which purge works off at once; more are truncated, with
+// whatever was deleted from them before.
+var (
+	callTables = []string{"bench_holds", "bench_claims", "reserved_quantities", "ledger_entries"}
+	unitTables = []string{"bench_units", "reservation_units"} // emptied row by row
+)
+
+const fewRows = 2000
 
 // empty removes what the last turn left, and lets purge come to rest, so that
 // no competitor pays for another's rows.
 func (s *servers) empty(ctx context.Context) error {
-	filled := map[string]bool{}
+	var few []string // one commit for all of them
+	anyMany := false
 	for _, table := range s.tables {
-		var any bool
-		if err := s.scratch.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+table+")").Scan(&any); err != nil {
-			return fmt.Errorf("bench: look into table %s: %w", table, err)
-		}
-		filled[table] = any
-	}
-	// Rows of the pools were deleted one by one: what they left goes too.
-	filled["bench_units"] = filled["bench_units"] || filled["bench_stock"]
-	filled["reservation_units"] = filled["reservation_units"] || filled["inventory_ledger"]
-	var few strings.Builder // one commit for all of them
-	for table, any := range filled {
-		if !any {
+		if slices.Contains(unitTables, table) {
 			continue
 		}
-		if !slices.Contains(largeTables, table) {
-			few.WriteString("DELETE FROM " + table + "; ")
-			continue
+		n, err := s.one(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM "+table+" LIMIT ?) some", fewRows+1)
+		if err != nil {
+			return err
 		}
-		if _, err := s.scratch.ExecContext(ctx, "TRUNCATE TABLE "+table); err != nil {
-			return fmt.Errorf("bench: empty table %s: %w", table, err)
+		if many := n > fewRows && slices.Contains(callTables, table); many {
+			anyMany = true
+			if err := s.truncate(ctx, table); err != nil {
+				return err
+			}
+		} else if n > 0 {
+			few = append(few, table)
 		}
 	}
-	if few.Len() > 0 {
-		if err := begun(ctx, s.scratch, nil, beginTx+few.String()+commitTx); err != nil {
+	for _, table := range unitTables {
+		if !anyMany {
+			few = append(few, table)
+		} else if err := s.truncate(ctx, table); err != nil {
+			return err
+		}
+	}
+	if len(few) > 0 {
+		if err := begun(ctx, s.scratch, nil, beginTx+"DELETE FROM "+strings.Join(few, "; DELETE FROM ")+"; "+commitTx); err != nil {
 			return fmt.Errorf("bench: empty the tables of schema %s: %w", s.mysql.DBName, err)
 		}
 	}
@@ -144,6 +153,13 @@ func (s *servers) empty(ctx context.Context) error {
 		return err
 	}
 	return s.rest(ctx, time.Second)
+}
+
+func (s *servers) truncate(ctx context.Context, table string) error {
+	if _, err := s.scratch.ExecContext(ctx, "TRUNCATE TABLE "+table); err != nil {
+		return fmt.Errorf("bench: empty table %s: %w", table, err)
+	}
+	return nil
 }
 
 // restLength is a history list that purge has nearly worked off: on a server

@@ -77,7 +77,7 @@ func (r Report) body(out *printer) {
 
 func (r Report) sentences(out *printer) {
 	for _, ratio := range r.ratios() {
-		out.printf("%-26s %.3g\n", ratio.name, ratio.value)
+		out.printf("%-26s %s\n", ratio.name, ratio.Value())
 	}
 	for _, e := range r.Exponents {
 		out.printf("%s over %s: exponent %.2f (R² %.2f)\n", e.Of, e.Over, e.Exponent, e.R2)
@@ -135,9 +135,22 @@ func verdict(r Report) string {
 	return "BROKEN: " + strings.Join(r.Broken, "; ")
 }
 
+// named is a top-level figure.
 type named struct {
 	name  string
 	value float64
+	whole bool // a count
+}
+
+// Name of the figure, as in JSON.
+func (n named) Name() string { return n.name }
+
+// Value is the figure in few digits.
+func (n named) Value() string {
+	if n.whole {
+		return fmt.Sprintf("%.0f", n.value)
+	}
+	return fmt.Sprintf("%.3g", n.value)
 }
 
 // ratios lists what was measured of the top-level figures.
@@ -152,7 +165,7 @@ func (r Report) ratios() (all []named) {
 		{"vs_per_line", r.VsPerLine}, {"vs_union", r.VsUnion},
 	} {
 		if f.value != nil {
-			all = append(all, named{f.name, *f.value})
+			all = append(all, named{f.name, *f.value, false})
 		}
 	}
 	for _, f := range []struct {
@@ -162,7 +175,7 @@ func (r Report) ratios() (all []named) {
 		{"connections", r.Connections}, {"granted", r.Granted}, {"false_sold_out", r.FalseSoldOut}, {"oversold", r.Oversold}, {"deadlocks", r.Deadlocks},
 	} {
 		if f.value != nil {
-			all = append(all, named{f.name, float64(*f.value)})
+			all = append(all, named{f.name, float64(*f.value), true})
 		}
 	}
 	return all

@@ -273,7 +273,6 @@ func (wk *worker) work(ctx context.Context, w way, l load, t *turnTimes) {
 			}
 		}
 		end := time.Since(t.began)
-		measured := int64(end) >= t.from && int64(end) <= t.to.Load() // by its end: a rate counts what was done meanwhile
 		switch {
 		case err != nil:
 			wk.failed++
@@ -283,11 +282,11 @@ func (wk *worker) work(ctx context.Context, w way, l load, t *turnTimes) {
 			continue
 		case !granted:
 			wk.refuse(int64(end))
-		case measured:
-			wk.ops++
+		case int64(end) >= t.from && int64(end) <= t.to.Load():
+			wk.ops++ // by its end: a rate says what was done meanwhile
 		}
-		if measured {
-			wk.latency.add(end - start)
+		if int64(start) >= t.from && int64(start) <= t.to.Load() {
+			wk.latency.add(end - start) // by its beginning: a long call is in it too, to its end
 		}
 		if l.refused > 0 && wk.refused >= int64(l.refused) || wk.refused >= maxRefusals {
 			return

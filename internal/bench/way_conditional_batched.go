@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -13,25 +14,56 @@ import (
 // simple way at its best.
 type conditionalBatched struct {
 	rows
-	*combiner
+	*combiner           // reserves
+	claims    *combiner // share an UPDATE
 }
 
 func openConditionalBatched(ctx context.Context, s *servers, set setting) (way, error) {
 	r, err := openRows(ctx, s, set, nil)
 	w := &conditionalBatched{rows: r}
 	if err == nil {
-		w.combiner = newCombiner(set.conns, func(batch []*call) { w.serve(context.WithoutCancel(ctx), batch) })
+		background := context.WithoutCancel(ctx)
+		w.combiner = newCombiner(batchedRowTransactions, func(batch []*call) { w.serve(background, batch) })
+		w.claims = newCombiner(batchedRowTransactions, func(batch []*call) { w.claimAll(background, batch) })
 	}
 	return w, err
 }
+
+// batchedRowTransactions is how many of its transactions of a kind are under
+// way: one commits while the next is collected. More wait for each other's
+// rows. It needs twice as many connections.
+const batchedRowTransactions = 2
 
 func (w *conditionalBatched) reserve(_ context.Context, c *call) (bool, error) { return w.do(c) }
 
 func (w *conditionalBatched) close() error {
 	if w.combiner != nil {
 		w.combiner.close()
+		w.claims.close()
 	}
 	return w.rows.close()
+}
+
+// claim ends a hold: the stock has lost its units already.
+func (w *conditionalBatched) claim(_ context.Context, c *call) error {
+	_, err := w.claims.do(c)
+	return err
+}
+
+// claimAll ends the batch's holds in the order of their keys.
+func (w *conditionalBatched) claimAll(ctx context.Context, batch []*call) {
+	slices.SortFunc(batch, func(a, b *call) int { return bytes.Compare(a.token[:], b.token[:]) })
+	var b strings.Builder
+	b.WriteString("UPDATE bench_holds FORCE INDEX (PRIMARY) SET claimed = 1 WHERE claimed = 0 AND token IN (?")
+	b.WriteString(strings.Repeat(", ?", len(batch)-1) + ")")
+	args := make([]any, len(batch))
+	for i, c := range batch {
+		args[i] = c.token[:]
+	}
+	_, err := w.db.ExecContext(ctx, b.String(), args...)
+	for _, c := range batch {
+		c.reply <- reply{err == nil, err}
+	}
 }
 
 // serve answers every call of the batch. One that fails as a whole is split in

@@ -59,11 +59,11 @@ func (w *pooled) open(ctx context.Context, set setting, instances int) error {
 		if _, err := store.ImportStock(ctx, rows); err != nil {
 			return err
 		}
-		if err := w.servers.preload(ctx, set.preload); err != nil {
-			return err
-		}
 	}
 	if err := w.stores[0].WarmUp(ctx); err != nil {
+		return err
+	}
+	if err := w.servers.preload(ctx, set.preload); err != nil {
 		return err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -21,6 +21,8 @@ import (
 type scripted struct {
 	calls atomic.Int64
 	last  atomic.Pointer[holdover.Request]
+	part  atomic.Pointer[[]holdover.Line] // of the last claim
+	ttl   atomic.Int64                    // of the last extension
 	do    func(ctx context.Context, op string) (holdover.Result, error)
 }
 
@@ -33,10 +35,12 @@ func (s *scripted) Reserve(ctx context.Context, r holdover.Request) (holdover.Re
 	s.last.Store(&r)
 	return s.say(ctx, "reserve")
 }
-func (s *scripted) Claim(ctx context.Context, _ int64, _ holdover.Token, _ ...holdover.Line) (holdover.Result, error) {
+func (s *scripted) Claim(ctx context.Context, _ int64, _ holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+	s.part.Store(&lines)
 	return s.say(ctx, "claim")
 }
-func (s *scripted) Extend(ctx context.Context, _ int64, _ holdover.Token, _ time.Duration) (holdover.Result, error) {
+func (s *scripted) Extend(ctx context.Context, _ int64, _ holdover.Token, ttl time.Duration) (holdover.Result, error) {
+	s.ttl.Store(int64(ttl))
 	return s.say(ctx, "extend")
 }
 func (s *scripted) Release(ctx context.Context, _ int64, _ holdover.Token) (holdover.Result, error) {
@@ -206,6 +210,9 @@ func TestReservation(t *testing.T) {
 		{"pending", "POST", "/" + token + "/claim", "", "claim", holdover.StateClaiming, false, true, 202},
 		{"pending again", "POST", "/" + token + "/claim", "", "claim", holdover.StateClaiming, true, true, 202},
 		{"released", "POST", "/" + token + "/release", "", "release", holdover.StateReleased, false, false, 200},
+		{"extended", "POST", "/" + token + "/extend", `{"ttl_seconds":60}`, "extend", holdover.StateHeld, false, false, 200},
+		{"extended already", "POST", "/" + token + "/extend", `{"ttl_seconds":60}`, "extend", holdover.StateHeld, true, false, 200},
+		{"a part claimed", "POST", "/" + token + "/claim", `{"lines":[{"item_id":7,"group_id":1,"quantity":1}]}`, "claim", holdover.StateClaimed, false, false, 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, nil)

@@ -20,6 +20,8 @@ func TestBadInputReachesNoReserver(t *testing.T) {
 		return `{"token":"` + token + `","lines":[{"item_id":7,"group_id":1,"quantity":2}],` + field + `}`
 	}
 	const claim = reservations + "/" + token + "/claim"
+	const extend = reservations + "/" + token + "/extend"
+	many := strings.TrimPrefix(strings.Repeat(",1", 33), ",")
 	for _, c := range []struct {
 		name, path, body string
 		status           int
@@ -80,6 +82,32 @@ func TestBadInputReachesNoReserver(t *testing.T) {
 		{"deep nesting", reservations, with(`"x":` + strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000)), 400, ""},
 		{"body too long", reservations, with(`"x":"` + strings.Repeat("x", 64<<10) + `"`), 413, ""},
 		{"body of a claim too long", claim, strings.Repeat(" ", 64<<10+1), 413, ""},
+		{"no location", reservations, line(`{"item_id":7,"quantity":1}`), 422, "body.lines[0].group_id"},
+		{"two ways to say the location", reservations, line(`{"item_id":7,"group_id":1,"group_ids":[1,2],"quantity":1}`), 422, "body.lines[0].group_id"},
+		{"no location in the second line", reservations, line(`{"item_id":7,"group_id":1,"quantity":1},{"item_id":8,"quantity":1}`), 422, "body.lines[1].group_id"},
+		{"empty list of locations", reservations, line(`{"item_id":7,"group_ids":[],"quantity":1}`), 422, "body.lines[0].group_ids"},
+		{"null for a list of locations", reservations, line(`{"item_id":7,"group_ids":null,"quantity":1}`), 422, "body.lines[0].group_id"},
+		{"a location of letters", reservations, line(`{"item_id":7,"group_ids":[1,"b"],"quantity":1}`), 422, "body.lines[0].group_ids[1]"},
+		{"a negative location", reservations, line(`{"item_id":7,"group_ids":[1,-2],"quantity":1}`), 422, "body.lines[0].group_ids"},
+		{"a location twice", reservations, line(`{"item_id":7,"group_ids":[1,1],"quantity":1}`), 422, "body.lines[0].group_ids"},
+		{"too many locations", reservations, line(`{"item_id":7,"group_ids":[` + many + `],"quantity":1}`), 422, "body.lines[0].group_ids"},
+		{"split without a list", reservations, line(`{"item_id":7,"group_id":1,"split":true,"quantity":1}`), 422, "body.lines[0].split"},
+		{"split as text", reservations, line(`{"item_id":7,"group_ids":[1,2],"split":"yes","quantity":1}`), 422, "body.lines[0].split"},
+		{"one item in two ways", reservations, line(`{"item_id":7,"group_ids":[1,2],"quantity":1},{"item_id":7,"group_id":1,"quantity":1}`), 422, "body.lines"},
+		{"claim of nothing", claim, `{"lines":[]}`, 422, "body.lines"},
+		{"claim of null", claim, `{"lines":null}`, 422, "body.lines"},
+		{"claim with an empty object", claim, `{}`, 422, "body.lines"},
+		{"claim with null as body", claim, `null`, 422, "body"},
+		{"claim of a negative quantity", claim, `{"lines":[{"item_id":7,"group_id":1,"quantity":-1}]}`, 422, "body.lines[0].quantity"},
+		{"claim without a location", claim, `{"lines":[{"item_id":7,"quantity":1}]}`, 422, "body.lines[0].group_id"},
+		{"claim with a list of locations", claim, `{"lines":[{"item_id":7,"group_ids":[1],"quantity":1}]}`, 422, "body.lines[0].group_ids"},
+		{"claim with a number as body", claim, `5`, 422, "body"},
+		{"extension without a body", extend, ``, 400, ""},
+		{"extension without a time", extend, `{}`, 422, "body.ttl_seconds"},
+		{"extension by nothing", extend, `{"ttl_seconds":0}`, 422, "body.ttl_seconds"},
+		{"extension by too much", extend, `{"ttl_seconds":86401}`, 422, "body.ttl_seconds"},
+		{"extension that overflows", extend, `{"ttl_seconds":9223372036854775807}`, 422, "body.ttl_seconds"},
+		{"extension of a bad token", reservations + "/nonsense/extend", `{"ttl_seconds":60}`, 422, "path.token"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, nil)

@@ -27,6 +27,7 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 		{holdover.ErrClaimPending, 409, "claim-pending"},
 		{holdover.EndError(tok, holdover.StateExpired), 410, "hold-ended"},
 		{holdover.EndError(tok, holdover.StateReleased), 410, "hold-ended"},
+		{&holdover.LateClaimError{Token: tok, Store: holdover.StoreMySQL, Shop: 5, Short: []holdover.Shortage{{Item: 7, Group: 1, Want: 2, Left: 1}}}, 410, "late-claim"},
 		{holdover.ErrUnknownHold, 404, "unknown-hold"},
 		{&holdover.InvalidError{Field: "quantity", Value: "-1", Problem: "must be positive"}, 422, "invalid"},
 		{holdover.ErrNotLoaded, 503, "stock-not-loaded"},
@@ -101,6 +102,18 @@ func TestProblemsCarryTheirFacts(t *testing.T) {
 	}
 	if _, p = s.problem(t, "POST", reservations+"/"+token+"/claim", ""); p.State != "expired" {
 		t.Errorf("how it ended: %q", p.State)
+	}
+	s.reserver.do = func(context.Context, string) (holdover.Result, error) {
+		return holdover.Result{}, &holdover.LateClaimError{Store: holdover.StoreRedis, Shop: 5, Short: short}
+	}
+	if _, p = s.problem(t, "POST", reservations+"/"+token+"/claim", ""); p.State != "expired" || len(p.Short) != 2 || p.Short[1] != short[1] {
+		t.Errorf("of a late claim: %q, %+v", p.State, p.Short)
+	}
+	s.reserver.do = func(context.Context, string) (holdover.Result, error) {
+		return holdover.Result{Decision: decision}, &holdover.InvalidError{Field: "lines", Value: "item 7 at group 1", Problem: "is not in the hold"}
+	}
+	if _, p = s.problem(t, "POST", reservations+"/"+token+"/claim", `{"lines":[{"item_id":7,"group_id":1,"quantity":1}]}`); len(p.Errors) != 1 || p.Errors[0].Field != "body.lines" || p.Decision == nil {
+		t.Errorf("what is no part of the hold: %+v", p)
 	}
 }
 

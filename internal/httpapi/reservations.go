@@ -34,7 +34,7 @@ type LineRequest struct {
 
 // ClaimRequest is the body of a claim; without one all lines are claimed.
 type ClaimRequest struct {
-	Lines []ClaimLine `json:"lines,omitempty" minItems:"1" nullable:"false" doc:"A part of the hold: the rest is given back in the same step. A repeat must name the same part. All of the hold when absent."`
+	Lines []ClaimLine `json:"lines" minItems:"1" nullable:"false" doc:"A part of the hold: the rest is given back in the same step. A repeat must name the same part."`
 }
 
 // ClaimLine is one line of a part of a hold, as the hold has it, with its
@@ -244,7 +244,10 @@ func (l LineRequest) ask(r *holdover.Request) {
 
 // invalid is the problem of an *InvalidError, its field named as the client sent it.
 func (a *api) invalid(where string, err error) *Problem {
-	p := a.problemOf(err, holdover.Decision{})
+	return named(where, a.problemOf(err, holdover.Decision{}))
+}
+
+func named(where string, p *Problem) *Problem {
 	for i := range p.Errors {
 		switch f := &p.Errors[i]; f.Field {
 		case "ttl":
@@ -266,7 +269,7 @@ func (a *api) answer(pod *Pod, res holdover.Result, err error, fresh int) (*rese
 		d.Pod = pod.Name
 	}
 	if err != nil {
-		return nil, a.problemOf(err, d)
+		return nil, named("body.", a.problemOf(err, d)) // only lines are left to be wrong: no part of the hold
 	}
 	h := res.Hold
 	out := &reservationOutput{Status: fresh, Body: Reservation{

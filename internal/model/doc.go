@@ -14,9 +14,10 @@
 //
 // A cart is granted whole or not at all. A token stands for one shop and one
 // list of lines for ever. A hold ends once: claimed, released or expired, and
-// the second attempt says how it ended. A claim deducts the ledger once. A hold
-// that is past its expiry is live until the expiry step finds it: [Model.Expire],
-// or a reserve that is short of one of its items.
+// the second attempt says how it ended. A claim deducts the ledger once; the
+// claim of a part frees the rest. An expiry moves forward only. A hold that is
+// past its expiry is live until the expiry step finds it: [Model.Expire], or a
+// reserve that is short of one of its items.
 //
 // The two stores count differently, and the model does both: see [Locations].
 //

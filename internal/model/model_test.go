@@ -121,3 +121,60 @@ func TestCancelledContextChangesNothing(t *testing.T) {
 		t.Errorf("look-up: %v", err)
 	}
 }
+
+func TestClaimOfAPartFreesTheRest(t *testing.T) {
+	m := stocked(model.ByLocation, 5, 0)
+	token := holdover.NewToken()
+	if _, err := m.Reserve(t.Context(), request(token, 1, 3)); err != nil {
+		t.Fatal(err)
+	}
+	part := holdover.Line{Item: item, Group: 1, Quantity: 1}
+	tooMuch := part
+	tooMuch.Quantity = 4
+	if _, err := m.Claim(t.Context(), shop, token, tooMuch); !errors.Is(err, holdover.ErrInvalid) {
+		t.Errorf("more than the hold has: %v", err)
+	}
+	wantFree(t, m, 1, 2)
+	for _, replayed := range []bool{false, true} {
+		res, err := m.Claim(t.Context(), shop, token, part)
+		if err != nil || res.Replayed != replayed || len(res.Hold.Claimed) != 1 || res.Hold.Claimed[0] != part {
+			t.Errorf("claim of a part: %+v, %v", res, err)
+		}
+		wantFree(t, m, 1, 4)
+	}
+	if left := m.Ledger(shop, item); left != 4 {
+		t.Errorf("the ledger has %d units after 1 of 5 was claimed", left)
+	}
+	if _, err := m.Claim(t.Context(), shop, token); !errors.Is(err, holdover.ErrTokenReused) {
+		t.Errorf("then a claim of all: %v", err)
+	}
+}
+
+func TestExtensionMovesForwardOnly(t *testing.T) {
+	m := model.New(model.Config{Limits: holdover.Limits{MaxLife: time.Hour}})
+	m.Load(shop, map[[2]int64]int64{{item, 1}: 1})
+	token := holdover.NewToken()
+	if _, err := m.Reserve(t.Context(), request(token, 1, 1)); err != nil { // for a minute
+		t.Fatal(err)
+	}
+	granted := m.Now()
+	m.Advance(time.Minute) // due, and not expired
+	for _, step := range []struct {
+		ttl, lives time.Duration
+		again      bool
+	}{{2 * time.Minute, 3 * time.Minute, false}, {time.Minute, 3 * time.Minute, true}, {2 * time.Hour, time.Hour, false}, {3 * time.Hour, time.Hour, true}} {
+		res, err := m.Extend(t.Context(), shop, token, step.ttl)
+		if err != nil || res.Replayed != step.again || res.Hold.ExpiresAt.Sub(granted) != step.lives {
+			t.Errorf("by %s: %+v, %v; want %s from the grant", step.ttl, res, err, step.lives)
+		}
+	}
+	if n := m.Expire(); n != 0 {
+		t.Errorf("%d holds expired before their time", n)
+	}
+	if _, err := m.Release(t.Context(), shop, token); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Extend(t.Context(), shop, token, time.Minute); !errors.Is(err, holdover.ErrEnded) {
+		t.Errorf("of a released hold: %v", err)
+	}
+}

@@ -23,10 +23,12 @@
 // on time but one that ends a call which hangs.
 //
 // Not part of the contract, and so not looked at: which of "token reused" and
-// "ended" a token gives that ended and comes back with other lines; whether a
-// token that was released before anything was reserved can be reserved later;
-// how many of the due holds of an item a short reserve expires, as long as it
-// gets its units if there are any.
+// "ended" a token gives that ended and comes back with other lines, or with a
+// part that is none to claim; whether a token that was released before anything
+// was reserved can be reserved later; how many of the due holds of an item a
+// short reserve expires, as long as it gets its units if there are any, and
+// whether it does so at a preferred location before it goes to another one;
+// which of two reasons a cart is refused for is told.
 //
 // # Concurrency
 //

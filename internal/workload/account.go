@@ -105,9 +105,14 @@ type record struct {
 	last    int64 // end of the last reserve that ended, whatever its answer
 	granted int64 // end of the first reserve that was granted
 	expires int64 // as told, Unix milliseconds by the store's clock
+	mayLive int64 // until then it may live, if an extension took effect that nobody was told of
 
 	claimAsked, releaseAsked int64 // start of the first such call
 	ended                    int64 // end of the call that told the ending
+
+	part      []cartLine     // what a claim took, as told, when it was not all
+	partAsked bool           // some claim asked for a part
+	late      holdover.Token // under which it was claimed after it had expired, as told
 
 	running uint16 // reserves without an end so far
 	promise promise
@@ -239,6 +244,8 @@ func (a *Account) end(rec *record, how ending, at int64) {
 	case rec.ending == how || rec.ending == endDenied:
 		return
 	case rec.ending == endOpen || rec.ending == endPending && how == endClaimed:
+	case rec.ending == endExpired && rec.late != (holdover.Token{}) && (how == endClaimed || how == endPending):
+		rec.ended = at // its units were gone at first, and could be taken later
 	case rec.ending == endClaimed && how == endPending:
 		return // a slower answer to an earlier call
 	default:

@@ -89,8 +89,12 @@ func judgePromises(v *Verdict, a *Account, stock map[stockKey]int64, c AuditConf
 		}
 		for _, l := range rec.lines {
 			if t := lines[a.keys[l.key].ofItem()]; t != nil {
+				part := rec.claimedOf(l)
 				for _, s := range sureSpans(rec) {
-					t.add(s[0], s[1], int64(l.quantity))
+					t.add(s[0], s[1], part)
+					if rest := int64(l.quantity) - part; rest > 0 && s[0] < rec.claimAsked {
+						t.add(s[0], min(s[1], rec.claimAsked), rest)
+					}
 				}
 			}
 		}
@@ -117,12 +121,30 @@ func compareItems(a, b itemKey) int {
 	return sortStock(holdover.Stock{Shop: a.shop, Item: a.item}, holdover.Stock{Shop: b.shop, Item: b.item})
 }
 
-// sureSpans is when a granted hold surely had its units.
+// claimedOf is how much of a line its claim took, as far as was told: all of it
+// when there was none.
+func (rec *record) claimedOf(l cartLine) int64 {
+	if rec.part == nil {
+		return int64(l.quantity)
+	}
+	for _, p := range rec.part {
+		if p.key == l.key {
+			return int64(p.quantity)
+		}
+	}
+	return 0
+}
+
+// sureSpans is when a granted hold surely had its units; those that the claim of
+// a part gave back only until it was asked for.
 func sureSpans(rec *record) [][2]int64 {
 	expiry := rec.first + rec.ttl - clockGrain
 	until := expiry
 	if rec.releaseAsked != 0 {
 		until = min(until, rec.releaseAsked)
+	}
+	if rec.partAsked && rec.part == nil && rec.ending != endClaimed && rec.ending != endPending {
+		until = min(until, rec.claimAsked) // nobody was told what became of the rest
 	}
 	if rec.ending == endDenied || rec.ending == endExpired {
 		until = min(until, rec.ended)
@@ -154,10 +176,24 @@ func judgeStores(v *Verdict, a *Account, r Reading, c AuditConfig) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	j := &storesJudge{v: v, a: a, r: r, c: c, entries: map[holdover.Token][]Entry{}}
+	// A claim of an expired hold is in the ledger under the token that follows.
+	late := map[holdover.Token]*record{}
+	for _, rec := range a.order {
+		if rec.claimAsked != 0 {
+			late[rec.token.Late()] = rec
+		}
+		if rec.late != (holdover.Token{}) {
+			late[rec.late] = rec
+		}
+	}
 	for _, e := range r.Entries {
-		if _, ours := a.records[e.Token]; ours {
+		rec := a.records[e.Token]
+		if rec == nil {
+			rec = late[e.Token]
+		}
+		if rec != nil {
 			v.Deductions++
-			j.entries[e.Token] = append(j.entries[e.Token], e)
+			j.entries[rec.token] = append(j.entries[rec.token], e)
 		} else {
 			v.Foreign++
 		}
@@ -182,6 +218,9 @@ func (j *storesJudge) token(rec *record) {
 	inMySQL, inRedis := j.r.MySQL[rec.token].State, j.r.Redis[rec.token].State
 	if inMySQL == holdover.StateExpired || inRedis == holdover.StateExpired {
 		j.v.Expired++
+	}
+	if rec.late != (holdover.Token{}) {
+		inMySQL, inRedis = j.r.MySQL[rec.late].State, j.r.Redis[rec.late].State
 	}
 	deducted := j.entries[rec.token]
 	switch rec.ending {
@@ -251,7 +290,7 @@ func (j *storesJudge) decided(token holdover.Token) holdover.State {
 func (j *storesJudge) deductedOnce(rec *record, deducted []Entry) {
 	want := map[int64]int64{}
 	for _, l := range rec.lines {
-		want[j.a.keys[l.key].item] += int64(l.quantity)
+		want[j.a.keys[l.key].item] += rec.claimedOf(l)
 	}
 	var missing, extra int64
 	for _, e := range deducted {
@@ -269,7 +308,7 @@ func (j *storesJudge) deductedOnce(rec *record, deducted []Entry) {
 		missing += max(n, 0)
 		extra += max(-n, 0)
 	}
-	if missing > 0 {
+	if missing > 0 && !(rec.partAsked && rec.part == nil && rec.ending == endOpen) { // else it may have been a part
 		j.lost("hold %s: told %s, and %d of its units were not deducted", rec.token, rec.ending, missing)
 	}
 	if extra > 0 {

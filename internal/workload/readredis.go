@@ -16,11 +16,12 @@ import (
 //	func(ctx context.Context, args ...any) (any, error) { return client.Do(ctx, args...).Result() }
 type RedisDo func(ctx context.Context, args ...any) (any, error)
 
-// luaReadHolds returns state, shop and lines of many holds in one round trip.
+// luaReadHolds returns state, shop, lines and the part that is being claimed of
+// many holds in one round trip.
 const luaReadHolds = `
 local found = {}
 for i, key in ipairs(KEYS) do
-  found[i] = redis.call('HMGET', key, 'state', 'shop', 'lines')
+  found[i] = redis.call('HMGET', key, 'state', 'shop', 'lines', 'claimed')
 end
 return found`
 
@@ -68,7 +69,7 @@ func readHolds(ctx context.Context, do RedisDo, prefix string, keys []any, r *Re
 	}
 	for i, key := range keys {
 		fields, _ := found[i].([]any)
-		if len(fields) != 3 || fields[0] == nil {
+		if len(fields) != 4 || fields[0] == nil {
 			continue // gone since the scan
 		}
 		token, err := holdover.ParseToken(strings.TrimPrefix(fmt.Sprint(key), prefix))
@@ -83,6 +84,9 @@ func readHolds(ctx context.Context, do RedisDo, prefix string, keys []any, r *Re
 			if h.Shop, err = strconv.ParseInt(fmt.Sprint(fields[1]), 10, 64); err != nil {
 				return fmt.Errorf("key %v: shop: %w", key, err)
 			}
+		}
+		if h.State == holdover.StateClaiming && fields[3] != nil && fields[3] != "" {
+			fields[2] = fields[3] // the rest is in the counters again
 		}
 		if fields[2] != nil {
 			if h.Lines, err = parseLines(fmt.Sprint(fields[2])); err != nil {

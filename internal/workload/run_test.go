@@ -84,7 +84,7 @@ func (p *pod) read(t *testing.T, a *Account) Reading {
 		}
 		r.MySQL[token] = StoredHold{rec.shop, res.Hold.State, res.Hold.Lines}
 		if res.Hold.State == holdover.StateClaimed {
-			for _, l := range res.Hold.Lines {
+			for _, l := range res.Hold.Part() {
 				r.Entries = append(r.Entries, Entry{token, rec.shop, l.Item, l.Group, -l.Quantity, "claim"})
 			}
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 
 	"holdover"
 	"holdover/internal/teststack"
+	"holdover/mysqlpool"
 )
 
 // servers is a pod's MySQL, with the product's schema, and its Redis; the test
@@ -37,17 +36,8 @@ func newServers(t *testing.T) *servers {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DB: n, MaxRetries: -1})
 	t.Cleanup(func() { rdb.Close() })
 	s := &servers{t: t, db: db, rdb: rdb}
-	files, err := filepath.Glob("../../mysqlpool/schema/*.sql")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no schema files: %v", err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		up, _, _ := strings.Cut(string(text), "-- +goose Down")
-		s.sql(up)
+	if _, err := mysqlpool.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
 	}
 	return s
 }
@@ -128,6 +118,13 @@ func TestAuditOnServers(t *testing.T) {
 		{"the ledger changed without an entry", holdover.StageMySQLOnly, func(s *servers) {
 			s.sql(`UPDATE inventory_ledger SET available = available + 1 WHERE group_id = 1`)
 		}, Verdict{LedgerOff: 1}},
+		{"a part is being claimed", holdover.StageShadow, func(s *servers) {
+			s.redis("HSET", "x{1}:hold:"+live.String(), "state", "claiming", "claimed", "5:2:1")
+			s.redis("INCR", "x{1}:stock:1:5")
+		}, Verdict{}},
+		{"the rest of a part did not come back", holdover.StageShadow, func(s *servers) {
+			s.redis("HSET", "x{1}:hold:"+live.String(), "state", "claiming", "claimed", "5:2:1")
+		}, Verdict{CountersOff: 1}},
 		{"the counter drifted", holdover.StageShadow, func(s *servers) { s.redis("INCR", "x{1}:stock:1:5") }, Verdict{CountersOff: 1}},
 		{"the counter is gone", holdover.StageShadow, func(s *servers) { s.redis("DEL", "x{1}:stock:1:5") }, Verdict{CountersOff: 1}},
 	}

@@ -124,7 +124,7 @@ func (k stockKey) ofItem() itemKey { return itemKey{k.shop, k.item} }
 // a refused one.
 func (j *soldOutJudge) span(rec *record) (from, to int64, refused bool) {
 	from = rec.first
-	expiry := rec.last + rec.ttl + int64(j.cfg.ReapGrace)
+	expiry := max(rec.last+rec.ttl, rec.mayLive) + int64(j.cfg.ReapGrace)
 	switch {
 	case rec.running > 0:
 		return from, forever, false
@@ -195,8 +195,13 @@ func newSoldOutJudge(a *Account, stock map[stockKey]int64, cfg AuditConfig) *sol
 			if refused {
 				place, item = &j.places[k].refused, &j.items[k.ofItem()].refused
 			}
-			place.add(from, to, int64(l.quantity))
-			item.add(from, to, int64(l.quantity))
+			part := rec.claimedOf(l)
+			place.add(from, to, part)
+			item.add(from, to, part)
+			if rest := int64(l.quantity) - part; rest > 0 { // back since the claim of a part
+				place.add(from, min(to, rec.ended), rest)
+				item.add(from, min(to, rec.ended), rest)
+			}
 		}
 	}
 	for _, d := range j.items {

@@ -38,11 +38,11 @@ func (w *watched) Reserve(ctx context.Context, r holdover.Request) (holdover.Res
 func (w *watched) Claim(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
 	rec, start := w.a.find(token)
 	if rec != nil {
-		w.a.asks(&rec.claimAsked, start)
+		w.a.asksClaim(rec, start, len(lines) > 0)
 	}
 	res, err := w.r.Claim(ctx, shop, token, lines...)
 	if rec != nil {
-		w.a.claimed(rec, res, err)
+		w.a.claimed(rec, lines, res, err)
 	}
 	return res, err
 }
@@ -60,7 +60,12 @@ func (w *watched) Release(ctx context.Context, shop int64, token holdover.Token)
 }
 
 func (w *watched) Extend(ctx context.Context, shop int64, token holdover.Token, ttl time.Duration) (holdover.Result, error) {
-	return w.r.Extend(ctx, shop, token, ttl)
+	rec, _ := w.a.find(token)
+	res, err := w.r.Extend(ctx, shop, token, ttl)
+	if rec != nil {
+		w.a.extended(rec, ttl, res, err)
+	}
+	return res, err
 }
 
 // Lookup is not written down: it promises nothing.
@@ -145,15 +150,32 @@ func (a *Account) refuse(rec *record, start, now int64, res holdover.Result, err
 	a.refusals = append(a.refusals, f)
 }
 
-// claimed writes down the answer to a claim.
-func (a *Account) claimed(rec *record, res holdover.Result, err error) {
+func (a *Account) asksClaim(rec *record, start int64, part bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	rec.partAsked = rec.partAsked || part
+	if rec.claimAsked == 0 {
+		rec.claimAsked = start
+	}
+}
+
+// claimed writes down the answer to a claim of lines; none are all.
+func (a *Account) claimed(rec *record, lines []holdover.Line, res holdover.Result, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.now()
+	if err == nil {
+		a.tellPart(rec, lines, res.Hold)
+		if res.Hold.Late != (holdover.Token{}) {
+			rec.late = res.Hold.Late
+		}
+	}
 	var ended *holdover.EndedError
 	switch {
 	case err == nil && res.Pending:
 		a.end(rec, endPending, now)
+	case errors.Is(err, holdover.ErrTokenReused) && rec.partAsked:
+		// Another part was claimed; what of it the buyer was told is written down.
 	case err == nil || errors.Is(err, holdover.ErrAlreadyClaimed):
 		a.end(rec, endClaimed, now)
 	case errors.As(err, &ended):
@@ -162,6 +184,41 @@ func (a *Account) claimed(rec *record, res holdover.Result, err error) {
 		a.unknownHold(rec, "claim", now)
 	default:
 		a.failed(rec, "claim", err)
+	}
+}
+
+// tellPart checks what a claim says that it took.
+func (a *Account) tellPart(rec *record, asked []holdover.Line, h holdover.Hold) {
+	part, err := h.PartOf(asked)
+	if err != nil || !holdover.SameLines(part, h.Claimed) {
+		a.unexpected("claim of hold %s: asked for %v of %v, and told that %v is claimed", rec.token, asked, h.Lines, h.Claimed)
+	}
+	if h.Claimed != nil && rec.part == nil {
+		rec.part = a.compact(holdover.Request{Shop: rec.shop, Lines: h.Claimed})
+	}
+}
+
+// extended writes down the answer to an extension by ttl.
+func (a *Account) extended(rec *record, ttl time.Duration, res holdover.Result, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	var ended *holdover.EndedError
+	switch {
+	case err == nil:
+		rec.expires = max(rec.expires, res.Hold.ExpiresAt.UnixMilli())
+		rec.ttl = max(rec.ttl, int64(res.Hold.ExpiresAt.Sub(res.Hold.GrantedAt)))
+	case unanswered(err):
+		rec.mayLive = max(rec.mayLive, now+int64(ttl))
+		a.counts.NoAnswer++
+	case errors.As(err, &ended):
+		a.tellEnded(rec, ended.State, now)
+	case errors.Is(err, holdover.ErrAlreadyClaimed) && rec.claimAsked != 0:
+	case errors.Is(err, holdover.ErrClaimPending) && rec.claimAsked != 0:
+	case errors.Is(err, holdover.ErrUnknownHold):
+		a.unknownHold(rec, "extension", now)
+	default:
+		a.failed(rec, "extension", err)
 	}
 }
 
