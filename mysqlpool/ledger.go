@@ -146,26 +146,30 @@ func claimEntries(shop int64, lines []holdover.Line) []entry {
 	return entries
 }
 
-// levels reads, without a lock and in one snapshot, what the pool knows of the
-// keys. Held is what conservation says it is.
+// levels reads, without a lock and in one snapshot for each chunk of keys, what
+// the pool knows of them. Held is what conservation says it is.
 func (s *Store) levels(ctx context.Context, db querier, keys []key) (map[key]holdover.Stock, error) {
+	b := new(statement)
+	found, scans := b.levels(s, keys)
+	return found, eachSet(ctx, db, scans, b.String())
+}
+
+func (b *statement) levels(s *Store, keys []key) (map[key]holdover.Stock, []func(*sql.Rows) error) {
 	found := make(map[key]holdover.Stock, len(keys))
+	var scans []func(*sql.Rows) error
 	for chunk := range slices.Chunk(keys, maxKeys) {
-		b := new(statement)
-		b.add(unionHead)
+		b.next().add(unionHead)
 		for i, k := range chunk {
 			b.sep(i, unionJoin).add(s.ledger.levelsBranch, k.shop, k.item, k.group, s.positions.floor(k), k.shop, k.item, k.group)
 		}
 		b.add(ledgerLevelsBranchTail)
-		if err := each(ctx, db, func(rows *sql.Rows) error {
+		scans = append(scans, func(rows *sql.Rows) error {
 			st, err := scanLevel(rows)
 			found[key{st.Shop, st.Item, st.Group}] = st
 			return err
-		}, b.String(), b.args...); err != nil {
-			return nil, err
-		}
+		})
 	}
-	return found, nil
+	return found, scans
 }
 
 func scanLevel(rows *sql.Rows) (holdover.Stock, error) {

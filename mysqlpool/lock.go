@@ -50,20 +50,7 @@ func (t *tx) lookAndLock(ctx context.Context, calls []*wanted, decisive bool) (*
 		scans = append(scans, f.scan)
 	}
 	if len(calls) > 1 { // alone, the INSERT tells
-		b.next().add(takenHead)
-		for i, w := range calls {
-			b.sep(i, ", ").add("?", w.token[:])
-		}
-		b.add(takenTail)
-		scans = append(scans, func(rows *sql.Rows) error {
-			var raw []byte
-			if err := rows.Scan(&raw); err != nil {
-				return err
-			}
-			token, err := tokenOf(raw)
-			taken[token] = true
-			return err
-		})
+		scans = append(scans, b.taken(calls, taken))
 	}
 	var all []amount
 	for _, w := range calls {
@@ -105,6 +92,24 @@ func (t *tx) lookAndLock(ctx context.Context, calls []*wanted, decisive bool) (*
 		}
 	}
 	return there, rest, nil
+}
+
+// taken reads which of the calls' tokens have rows.
+func (b *statement) taken(calls []*wanted, taken map[holdover.Token]bool) func(*sql.Rows) error {
+	b.next().add(takenHead)
+	for i, w := range calls {
+		b.sep(i, ", ").add("?", w.token[:])
+	}
+	b.add(takenTail)
+	return func(rows *sql.Rows) error {
+		var raw []byte
+		if err := rows.Scan(&raw); err != nil {
+			return err
+		}
+		token, err := tokenOf(raw)
+		taken[token] = true
+		return err
+	}
 }
 
 // lockItems locks the items' rows of pool_state and the ledger, and then the

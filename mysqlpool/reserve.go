@@ -2,7 +2,9 @@ package mysqlpool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"time"
@@ -81,21 +83,15 @@ func (s *Store) reserve(ctx context.Context, w *wanted) (holdover.Grant, error) 
 				return holdover.Grant{}, err
 			}
 			continue
-		case is(err, holdover.ErrOutOfStock, holdover.ErrNotLoaded):
-			// The token may stand for a hold all the same: another call with it took the
-			// last units, or it has other lines. Look after the refusal: what was granted
-			// before it is seen.
+		case errors.Is(err, holdover.ErrNotLoaded): // the token may stand for other lines
 			known, lookErr := s.look(ctx, w.token)
-			if lookErr != nil {
-				return holdover.Grant{}, lookErr
-			}
-			if known.State == holdover.StateNone {
-				if errors.Is(err, holdover.ErrOutOfStock) {
-					s.stats.refusals.Add(1)
-				}
-				return holdover.Grant{}, err
+			if lookErr != nil || known.State == holdover.StateNone {
+				return holdover.Grant{}, cmp.Or(lookErr, err)
 			}
 		case !errors.Is(err, errTaken):
+			if errors.Is(err, holdover.ErrOutOfStock) {
+				s.stats.refusals.Add(1)
+			}
 			return holdover.Grant{}, err
 		}
 		g, err := s.replay(ctx, w)
@@ -225,24 +221,38 @@ func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive bool) ([]
 
 // refuse gives the ledger's word to the calls that came short, and returns
 // those that could still be met, by headroom or by units that others have in
-// open transactions at this moment. taken is what this transaction is about to
-// give to other calls. With the items' own locks the word is final; else it is
-// one snapshot, which waits for nobody: a sold-out item is refused as fast as
-// it was sold.
-func (t *tx) refuse(ctx context.Context, short []*wanted, there *stockHere, taken []amount, decisive bool) (later []*wanted, err error) {
+// open transactions at this moment. given is what this transaction is about to
+// give to other calls; without any it ends here. With the items' own locks the
+// word is final; else it is one snapshot, which waits for nobody: a sold-out
+// item is refused as fast as it was sold. A token that has rows is no refusal:
+// another call with it may have taken the last units, so that is looked at after
+// the word, and what was granted before it is seen.
+func (t *tx) refuse(ctx context.Context, short []*wanted, there *stockHere, given []amount, decisive bool) (later []*wanted, err error) {
+	b := new(statement)
 	var levels map[key]holdover.Stock
+	var scans []func(*sql.Rows) error
 	if !decisive {
 		var keys []key
 		for _, w := range short {
 			keys = append(keys, keysOf(w.shop, w.lines)...)
 		}
-		if levels, err = t.s.levels(ctx, t.conn, sorted(keys)); err != nil {
-			return nil, err
-		}
+		levels, scans = b.levels(t.s, sorted(keys))
 	}
-	given := make(map[key]int64, len(taken))
-	for _, a := range taken {
-		given[a.key] = a.n
+	taken := map[holdover.Token]bool{}
+	scans = append(scans, b.taken(short, taken))
+	if len(given) == 0 {
+		b.next().add(stmtCommit)
+		t.done = true
+	}
+	if err := t.ask(ctx, b, scans...); err != nil {
+		if t.done {
+			discard(t.conn)
+		}
+		return nil, err
+	}
+	minus := make(map[key]int64, len(given))
+	for _, a := range given {
+		minus[a.key] = a.n
 	}
 	for _, w := range short {
 		var lines []holdover.Shortage
@@ -254,13 +264,15 @@ func (t *tx) refuse(ctx context.Context, short []*wanted, there *stockHere, take
 					w.err = t.s.notLoaded(a.key)
 					break
 				}
-				free = max(0, st.Free()-given[a.key])
+				free = max(0, st.Free()-minus[a.key])
 			}
 			if free < a.n {
 				lines = append(lines, holdover.Shortage{Item: a.item, Group: a.group, Want: a.n, Left: free})
 			}
 		}
 		switch {
+		case taken[w.token]:
+			w.err = errTaken
 		case w.err != nil:
 		case len(lines) > 0:
 			w.err = &holdover.OutOfStockError{Store: holdover.StoreMySQL, Shop: w.shop, Short: lines}

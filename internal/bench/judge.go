@@ -18,7 +18,7 @@ func (r *run) record(s *standing) {
 	var ledgerOff int64
 	var failure error
 	for _, one := range s.samples {
-		c.Connections, c.PerRedis = max(c.Connections, one.conns), max(c.PerRedis, one.redisConns)
+		c.Connections, c.RedisConns = max(c.Connections, one.conns), max(c.RedisConns, one.redisConns)
 		c.Granted += one.granted
 		c.Refused += one.refused
 		c.Failed += one.failed

@@ -66,14 +66,14 @@ type Competitor struct {
 	Name      string  `json:"name"`           // a name of Ways
 	Case      string  `json:"case,omitempty"` // in scenarios with several, like "rtt=3ms" or "clients=64,items=1"
 	OpsPerS   float64 `json:"ops_per_s"`      // calls that were granted, a second
-	P50us     float64 `json:"p50_us"`         // closed loop: from the call to its answer
+	P50us     float64 `json:"p50_us"`         // closed loop: from the call to its answer, of calls that began in the measured time
 	P99us     float64 `json:"p99_us"`
 	P999us    float64 `json:"p999_us"`
-	ConnHoldS float64 `json:"conn_hold_s"` // MySQL connections taken, summed over them, by the median round's measured seconds
+	ConnHoldS float64 `json:"conn_hold_s"` // for how long buyers' MySQL connections were taken in the measured time of a turn, summed over them
 	HoldUs    float64 `json:"hold_us"`     // conn_hold_s by granted calls, in µs: what Little's law wants
 
 	Connections int64 `json:"connections"` // most that MySQL saw at once, background work included
-	PerRedis    int64 `json:"redis_connections,omitempty"`
+	RedisConns  int64 `json:"redis_connections,omitempty"`
 	Calls       int64 `json:"calls"`              // by callers
 	Granted     int64 `json:"granted"`            // what callers were told
 	Refused     int64 `json:"refused"`            // sold out, callers were told
