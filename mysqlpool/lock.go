@@ -39,7 +39,7 @@ func (s *stockHere) take(a amount) (units []unit, direct int64) {
 
 // lookAndLock answers the calls that can be answered without units (another
 // epoch, a token that has rows), and locks what the others want.
-func (t *tx) lookAndLock(ctx context.Context, calls []*wanted, decisive bool) (*stockHere, []*wanted, error) {
+func (t *tx) lookAndLock(ctx context.Context, calls []*wanted, decisive, look bool) (*stockHere, []*wanted, error) {
 	there := &stockHere{units: map[key][]unit{}, headroom: map[key]int64{}}
 	b := new(statement)
 	var scans []func(*sql.Rows) error
@@ -49,7 +49,7 @@ func (t *tx) lookAndLock(ctx context.Context, calls []*wanted, decisive bool) (*
 		b.next().add(stmtFenceShare)
 		scans = append(scans, f.scan)
 	}
-	if len(calls) > 1 { // alone, the INSERT tells
+	if look { // one of the tokens has rows: which?
 		scans = append(scans, b.taken(calls, taken))
 	}
 	var all []amount

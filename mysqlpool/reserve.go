@@ -134,10 +134,18 @@ func (s *Store) reserveShared(ctx context.Context, calls []*wanted) {
 // When the transaction fails, halves are tried, down to the call at fault: it
 // harms nobody else.
 func (s *Store) reserveTogether(ctx context.Context, calls []*wanted, decisive bool) (short []*wanted) {
-	err := s.transact(ctx, s.main, calls[0].op, calls[0].token, func(ctx context.Context, t *tx) (err error) {
-		short, err = t.reserveAll(ctx, calls, decisive)
-		return err
-	})
+	var err error
+	// A token that has rows already shows in the INSERT. Looking for all of them
+	// before costs every batch what a rare one pays by being made again.
+	for look := false; ; look = true {
+		err = s.transact(ctx, s.main, calls[0].op, calls[0].token, func(ctx context.Context, t *tx) (err error) {
+			short, err = t.reserveAll(ctx, calls, decisive, look)
+			return err
+		})
+		if number(err) != errDuplicateKey || len(calls) == 1 || look {
+			break
+		}
+	}
 	switch {
 	case err == nil:
 		return short
@@ -160,8 +168,8 @@ func (s *Store) reserveTogether(ctx context.Context, calls []*wanted, decisive b
 // have locked are waited for, because they may roll back. Holders of unit locks
 // never wait for pool_state, so there is no cycle. What is short there is sold
 // out.
-func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive bool) ([]*wanted, error) {
-	there, calls, err := t.lookAndLock(ctx, calls, decisive)
+func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive, look bool) ([]*wanted, error) {
+	there, calls, err := t.lookAndLock(ctx, calls, decisive, look)
 	if err != nil {
 		return nil, err
 	}
