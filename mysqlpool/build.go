@@ -15,7 +15,7 @@ const (
 	maxRows  = 500 // rows of one INSERT
 
 	maxRecursion = 1000 // both dialects' default bound of a recursive list
-	hintWindow   = 256  // numbers that a hint looks up beyond twice what is wanted: other instances leave gaps
+	hintWindow   = 32   // numbers that a hint looks up beyond twice what is wanted
 )
 
 // key is an item at a location of a shop.

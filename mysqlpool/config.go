@@ -45,9 +45,13 @@ type Config struct {
 	// call never waits for company: it goes at once unless BatchTransactions are
 	// under way. 1 switches batching off.
 	BatchSize int
-	// BatchTransactions bounds the shared transactions that are under way of one
-	// kind (reserve, claim, release and expire, extend); 2.
+	// BatchTransactions bounds the shared transactions of reserves that are under
+	// way; 2.
 	BatchTransactions int
+	// EndTransactions bounds those of claims, of releases and expiries, and of
+	// extensions, each; 1: claims of one item wait for each other at its ledger
+	// row, and two smaller transactions cost more than one.
+	EndTransactions int
 	// BatchQueue bounds how many calls of one kind wait; 10,000, and half of them
 	// for one item. Over it a call is refused at once: ErrOverloaded.
 	BatchQueue int
@@ -110,6 +114,7 @@ func (c Config) withDefaults() (Config, *mysql.Config, error) {
 	def(&c.RefillEvery, 100*time.Millisecond)
 	def(&c.BatchSize, 128)
 	def(&c.BatchTransactions, 2)
+	def(&c.EndTransactions, 1)
 	def(&c.BatchQueue, 10_000)
 	def(&c.WarmItems, 1000)
 	c.Ledger.setDefaults()
@@ -142,8 +147,8 @@ func (c Config) withDefaults() (Config, *mysql.Config, error) {
 		return c, nil, bad("refill_batch", c.RefillBatch, "must be from 1 to pool_cap")
 	case c.BatchSize < 1 || c.BatchSize > 1000:
 		return c, nil, bad("batch_size", c.BatchSize, "must be from 1 to 1,000")
-	case c.BatchTransactions < 1 || c.BatchQueue < 1:
-		return c, nil, bad("batch_transactions", c.BatchTransactions, "and batch_queue must be at least 1")
+	case c.BatchTransactions < 1 || c.EndTransactions < 1 || c.BatchQueue < 1:
+		return c, nil, bad("batch_transactions", c.BatchTransactions, "end_transactions and batch_queue must be at least 1")
 	case c.RefillAhead < 0:
 		return c, nil, bad("refill_ahead", c.RefillAhead, "must not be negative")
 	case c.RefillEvery <= 0 || c.PurgeEvery <= 0:

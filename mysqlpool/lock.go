@@ -14,6 +14,7 @@ import (
 type stockHere struct {
 	units    map[key][]unit
 	headroom map[key]int64 // with the items' own locks only
+	locked   []amount      // what positions counts as out until the transaction ends
 	now      time.Time     // the server's
 }
 
@@ -62,7 +63,7 @@ func (t *tx) lookAndLock(ctx context.Context, calls []*wanted, decisive, look bo
 		t.s.stats.decisive.Add(1)
 		if len(scans) > 0 {
 			if err := t.ask(ctx, b, scans...); err != nil {
-				return nil, nil, err
+				return there, nil, err
 			}
 		}
 	} else {
@@ -70,7 +71,7 @@ func (t *tx) lookAndLock(ctx context.Context, calls []*wanted, decisive, look bo
 			wants[i].n = min(wants[i].n, t.s.cfg.PoolCap)
 		}
 		if err := t.grab(ctx, b, scans, wants, there, true); err != nil {
-			return nil, nil, err
+			return there, nil, err
 		}
 	}
 	var rest []*wanted
@@ -88,10 +89,49 @@ func (t *tx) lookAndLock(ctx context.Context, calls []*wanted, decisive, look bo
 	if decisive && len(rest) > 0 {
 		var err error
 		if rest, err = t.lockItems(ctx, rest, there); err != nil {
-			return nil, nil, err
+			return there, nil, err
 		}
 	}
 	return there, rest, nil
+}
+
+// grabInto adds the statements that lock units, and returns what reads their
+// answers.
+func (b *statement) grabInto(wants []amount, from []int64, there *stockHere) (scans []func(*sql.Rows) error) {
+	for start := 0; start < len(wants); start += maxKeys {
+		end := min(start+maxKeys, len(wants))
+		chunk := wants[start:end]
+		if from == nil {
+			b.grab(chunk, nil)
+		} else {
+			b.grab(chunk, from[start:end])
+		}
+		scans = append(scans, func(rows *sql.Rows) error {
+			var place int
+			var u unit
+			if err := rows.Scan(&place, &u.number, &there.now); err != nil {
+				return err
+			}
+			if place < 0 || place >= len(chunk) {
+				return fmt.Errorf("a unit of branch %d of %d", place, len(chunk))
+			}
+			u.key = chunk[place].key
+			there.units[u.key] = append(there.units[u.key], u)
+			return nil
+		})
+	}
+	return scans
+}
+
+// missed are the locations where a scan from a hint on found too few although
+// there are probably more.
+func (s *Store) missed(wants []amount, from []int64, units map[key][]unit) (missed []amount) {
+	for i, w := range wants {
+		if n := int64(len(units[w.key])); from[i] > 0 && n < w.n && s.positions.more(w.key, n) {
+			missed = append(missed, w)
+		}
+	}
+	return missed
 }
 
 // taken reads which of the calls' tokens have rows.
@@ -161,33 +201,28 @@ func (t *tx) grab(ctx context.Context, b *statement, scans []func(*sql.Rows) err
 	if skipLocked {
 		from = t.s.positions.scanFrom(wants)
 	}
-	for start := 0; start < len(wants); start += maxKeys {
-		end := min(start+maxKeys, len(wants))
-		chunk := wants[start:end]
-		if skipLocked {
-			b.grab(chunk, from[start:end])
-		} else {
-			b.grab(chunk, nil)
-		}
-		scans = append(scans, func(rows *sql.Rows) error {
-			var place int
-			var u unit
-			if err := rows.Scan(&place, &u.number, &there.now); err != nil {
-				return err
-			}
-			if place < 0 || place >= len(chunk) {
-				return fmt.Errorf("a unit of branch %d of %d", place, len(chunk))
-			}
-			u.key = chunk[place].key
-			there.units[u.key] = append(there.units[u.key], u)
-			return nil
-		})
-	}
-	if err := t.ask(ctx, b, scans...); err != nil {
+	if err := t.ask(ctx, b, append(scans, b.grabInto(wants, from, there)...)...); err != nil {
 		return err
 	}
 	if !skipLocked {
 		return nil
+	}
+	if missed := t.s.missed(wants, from, there.units); len(missed) > 0 {
+		// Other instances leave gaps, and rows are passed over that somebody let go:
+		// all are looked through before anything is called short. What is locked
+		// already is found again.
+		for _, w := range missed {
+			delete(there.units, w.key)
+		}
+		again := new(statement)
+		if err := t.ask(ctx, again, again.grabInto(missed, make([]int64, len(missed)), there)...); err != nil {
+			return err
+		}
+		for _, w := range missed {
+			if n := int64(len(there.units[w.key])); n < w.n {
+				t.s.positions.all(w.key, n)
+			}
+		}
 	}
 	for _, w := range wants {
 		units, last := there.units[w.key], int64(0)
@@ -195,6 +230,7 @@ func (t *tx) grab(ctx context.Context, b *statement, scans []func(*sql.Rows) err
 			last = max(last, u.number)
 		}
 		t.s.positions.grabbed(w, int64(len(units)), last)
+		there.locked = append(there.locked, amount{w.key, int64(len(units))})
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ type position struct {
 	from  int64 // the next scan begins at this unit; zero is at the first one
 	floor int64 // no row has a smaller number: numbers only grow
 	next  int64 // the next unit's number when this process refilled last
-	left  int64 // never fewer than the rows there, if nobody else has refilled since
+	left  int64 // never fewer than the rows that nobody has locked, if nobody else has refilled since
+	out   int64 // rows that transactions of this process have locked
 	low   int64 // a refill is due below this
 
 	sold  int64 // units taken since the rate was last worked out
@@ -82,6 +83,8 @@ func (p *positions) grabbed(w amount, n, last int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.get(w.key)
+	pos.left -= n
+	pos.out += n
 	switch {
 	case n < w.n:
 		pos.from = 0
@@ -99,15 +102,39 @@ func (p *positions) rows(k key, next int64) (rows int64, certain bool) {
 	if pos == nil || pos.next == 0 || pos.next != next {
 		return 0, false
 	}
-	return max(0, pos.left), true
+	return max(0, pos.left+pos.out), true
 }
 
-// took notes units that were sold and reports whether a refill is due.
+// more reports whether there may be rows beyond the n that a hint led to.
+func (p *positions) more(k key, n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pos := p.at[k]
+	return pos == nil || pos.next == 0 || pos.left > n
+}
+
+// all notes that a scan of all rows has found n.
+func (p *positions) all(k key, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.get(k).left = n
+}
+
+// back notes the end of a transaction that had n rows locked and sold some.
+func (p *positions) back(k key, n, sold int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pos := p.get(k)
+	pos.out -= n
+	pos.left += n - sold
+}
+
+// took notes units that were sold and reports whether a refill is due. The rows
+// left are counted by grabbed and back.
 func (p *positions) took(k key, n int64) (low bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.get(k)
-	pos.left -= n // of the sold ones: a row that was locked and let go is still there
 	pos.sold += n
 	return pos.left < max(pos.low, 1) && p.now().After(pos.dry)
 }
@@ -132,7 +159,7 @@ func (p *positions) refilled(k key, f found, pause time.Duration) {
 	if pos.from == 0 && f.added > 0 {
 		pos.from = f.next - f.added
 	}
-	pos.left, pos.low, pos.next = f.rows, f.low, f.next
+	pos.left, pos.low, pos.next = f.rows-pos.out, f.low, f.next
 	if !f.headroom { // nothing more to give: not asked again at once
 		pos.dry = p.now().Add(pause)
 	}

@@ -168,12 +168,18 @@ func (s *Store) reserveTogether(ctx context.Context, calls []*wanted, decisive b
 // have locked are waited for, because they may roll back. Holders of unit locks
 // never wait for pool_state, so there is no cycle. What is short there is sold
 // out.
-func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive, look bool) ([]*wanted, error) {
+func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive, look bool) (short []*wanted, err error) {
 	there, calls, err := t.lookAndLock(ctx, calls, decisive, look)
+	sold := map[key]int64{}
+	defer func() {
+		for _, a := range there.locked {
+			t.s.positions.back(a.key, a.n, sold[a.key])
+		}
+	}()
 	if err != nil {
 		return nil, err
 	}
-	var short, granted []*wanted
+	var granted []*wanted
 	var units []unit
 	var direct, taken []amount
 	for _, w := range calls {
@@ -218,6 +224,9 @@ func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive, look boo
 			return nil, errTaken
 		}
 		return nil, err
+	}
+	for _, u := range units {
+		sold[u.key]++
 	}
 	for _, a := range sum(taken...) {
 		if t.s.positions.took(a.key, a.n) {

@@ -49,10 +49,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.demand.init()
 	s.positions = newPositions()
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.reserves = batcherOf(s, s.reserveShared)
-	s.claims = batcherOf(s, s.endTogether)
-	s.ends = batcherOf(s, s.endTogether)
-	s.extends = batcherOf(s, s.extendTogether)
+	s.reserves = batcherOf(s, cfg.BatchTransactions, s.reserveShared)
+	s.claims = batcherOf(s, cfg.EndTransactions, s.endTogether)
+	s.ends = batcherOf(s, cfg.EndTransactions, s.endTogether)
+	s.extends = batcherOf(s, cfg.EndTransactions, s.extendTogether)
 	base := tuned(dsn, cfg.OpTimeout, s.log)
 	s.main = s.pool(base, cfg.LockWait, cfg.MaxOpenConns, cfg.WrapConnector)
 	s.control = s.pool(base, time.Second, controlConns, nil)
@@ -65,9 +65,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-func batcherOf[C any](s *Store, run func(context.Context, []*C)) *batcher[C] {
+func batcherOf[C any](s *Store, slots int, run func(context.Context, []*C)) *batcher[C] {
 	begin := func() (context.Context, context.CancelFunc) { return s.deadline(s.life) }
-	return newBatcher(s.cfg.BatchSize, s.cfg.BatchTransactions, s.cfg.BatchQueue, begin, run)
+	return newBatcher(s.cfg.BatchSize, slots, s.cfg.BatchQueue, begin, run)
 }
 
 func (s *Store) pool(base *mysql.Config, lockWait time.Duration, conns int, wrap func(driver.Connector) driver.Connector) *sql.DB {
