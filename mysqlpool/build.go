@@ -135,9 +135,14 @@ func (b *statement) in(items []int64) *statement {
 // grab locks up to n units of each location: one branch a location, each from
 // its hint on (zero: from the first). from is nil when locked rows are waited for.
 func (b *statement) grab(wants []amount, from []int64) *statement {
-	b.next().add(unionHead)
+	b.next()
+	if len(wants) > 1 {
+		b.add(unionHead)
+	}
 	for i, w := range wants {
-		b.sep(i, unionJoin)
+		if len(wants) > 1 {
+			b.sep(i, unionJoin).add("(")
+		}
 		switch {
 		case from == nil:
 			b.add(waitBranch, i, w.shop, w.item, w.group, w.n)
@@ -146,6 +151,12 @@ func (b *statement) grab(wants []amount, from []int64) *statement {
 		default:
 			b.add(hintBranch, i, from[i], from[i]+min(maxRecursion, 2*w.n+hintWindow), w.shop, w.item, w.group, w.n)
 		}
+		if len(wants) > 1 {
+			b.add(")")
+		}
+	}
+	if len(wants) > 1 {
+		b.add(unionEnd)
 	}
 	if from == nil {
 		return b.add(waitTail)
@@ -161,6 +172,10 @@ type unit struct {
 
 // deleteUnits deletes units by their whole keys.
 func (b *statement) deleteUnits(units []unit) *statement {
+	if len(units) == 1 {
+		u := units[0]
+		return b.next().add(stmtDeleteUnit, u.shop, u.item, u.group, u.number)
+	}
 	for chunk := range slices.Chunk(units, maxUnits) {
 		b.next().add(deleteUnitsHead)
 		for i, u := range chunk {

@@ -237,6 +237,8 @@ func TestPlans(t *testing.T) {
 		statements := map[string]*statement{
 			"grab":      new(statement).grab(lines, []int64{0, 0, 0}),
 			"wait":      new(statement).grab(lines, nil),
+			"grab one":  new(statement).grab(lines[:1], []int64{0}),
+			"wait one":  new(statement).grab(lines[:1], nil),
 			"delete":    new(statement).deleteUnits(units),
 			"one":       new(statement).deleteUnits(units[:1]),
 			"issued":    new(statement).moveIssued(lines, 1),

@@ -53,29 +53,33 @@ SELECT pod, epoch, stage, latched, changed_by, reason, at FROM holdover_fence WH
 // FOR UPDATE locks nothing.
 const (
 	unionHead = `SELECT * FROM (`
+	unionEnd  = `) u`
 	unionJoin = ` UNION ALL `
 
 	// The first column is the branch's place in the list.
-	grabBranch = `(SELECT ? AS place, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
-WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE SKIP LOCKED)`
+	grabBranch = `SELECT ? AS place, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
+WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE SKIP LOCKED`
 	// With a scan hint, a unit number: rows that purge has not removed yet are not
 	// read again. Each number from the hint on is looked up by its key: a range
 	// would do, but when most rows are dead the statistics say that the table is
 	// empty, and the optimizer then reads the index from its beginning.
-	hintBranch = `(SELECT ? AS place, u.unit, UTC_TIMESTAMP(3) AS now_at
+	hintBranch = `SELECT ? AS place, u.unit, UTC_TIMESTAMP(3) AS now_at
 FROM (WITH RECURSIVE n AS (SELECT ? AS unit UNION ALL SELECT unit + 1 FROM n WHERE unit + 1 < ?) SELECT unit FROM n) d
 STRAIGHT_JOIN reservation_units u FORCE INDEX (PRIMARY) ON u.shop_id = ? AND u.item_id = ? AND u.group_id = ? AND u.unit = d.unit
-LIMIT ? FOR UPDATE SKIP LOCKED)`
-	grabTail = `) u /*app='holdover',op='reserve',step='grab'*/`
+LIMIT ? FOR UPDATE SKIP LOCKED`
+	grabTail = ` /*app='holdover',op='reserve',step='grab'*/`
 	// Without SKIP LOCKED: units in transactions that may roll back are waited for.
-	waitBranch = `(SELECT ? AS place, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
-WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE)`
-	waitTail = `) u /*app='holdover',op='reserve',step='wait'*/`
+	waitBranch = `SELECT ? AS place, unit, UTC_TIMESTAMP(3) AS now_at FROM reservation_units FORCE INDEX (PRIMARY)
+WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE`
+	waitTail = ` /*app='holdover',op='reserve',step='wait'*/`
 
 	// By whole keys. A list in the WHERE clause, IN or OR, with a hint or
 	// without, becomes a scan while the pool is small, and a scan locks other
 	// buyers' rows: it deadlocks. A join in the written order looks each unit up.
-	deleteUnitsHead  = `DELETE u FROM (`
+	deleteUnitsHead = `DELETE u FROM (`
+	// One unit needs no list: a join of one table takes the hint, and the key.
+	stmtDeleteUnit = `DELETE u FROM reservation_units u FORCE INDEX (PRIMARY)
+WHERE u.shop_id = ? AND u.item_id = ? AND u.group_id = ? AND u.unit = ? /*app='holdover',op='reserve',step='take'*/`
 	deleteUnitsFirst = `SELECT ? AS shop_id, ? AS item_id, ? AS group_id, ? AS unit`
 	deleteUnitsNext  = ` UNION ALL SELECT ?, ?, ?, ?`
 	deleteUnitsTail  = `) d STRAIGHT_JOIN reservation_units u FORCE INDEX (PRIMARY)
