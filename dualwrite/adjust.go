@@ -40,6 +40,10 @@ import (
 // A rebuild of Redis from MySQL takes counters from the ledger: it has to mark
 // the adjustments of these items as settled.
 
+// maxLeftovers bounds the holds of an item that one lowering looks at. Those
+// beyond it count as held, and the lowering is refused or clamped for them.
+const maxLeftovers = 10_000
+
 // RedisAdjustments is Redis's part.
 type RedisAdjustments interface {
 	// LowerFor gives up units under the epoch, before MySQL decides. Where Redis
@@ -136,12 +140,42 @@ func (f *Facade) lowerFirst(ctx context.Context, v *view, a holdover.Adjustment)
 		if units <= 0 {
 			return terms, nil
 		}
+		if v.Stage == holdover.StageRedis && st.Free() < units {
+			if err := f.endLeftovers(ctx, v, a.Shop, a.Item); err != nil {
+				return terms, err
+			}
+		}
 		l, err := f.redis.LowerFor(ctx, v.Epoch, a, units, v.Stage != holdover.StageMySQL)
 		terms.Lowered, terms.Free = l.Units, l.Free
 		return terms, err
 	}
 	return terms, fmt.Errorf("pod %s: shop %d, item %d at group %d has no row in the ledger, adjustment %s changed nothing: import the row first: %w",
 		f.cfg.Pod, a.Shop, a.Item, a.Group, a.Token, holdover.ErrNotLoaded)
+}
+
+// endLeftovers ends in MySQL the holds of an item that are over in Redis. In
+// redis MySQL is left alone, so it keeps what an earlier shadow brought it, and
+// would refuse to lower the stock below it. The ledger can't be lowered past
+// them: it must never have less than its pool and holds. A hold that Redis does
+// not know (any more) stays until its time has passed, and then ends there first.
+func (f *Facade) endLeftovers(ctx context.Context, v *view, shop, item int64) error {
+	held, err := f.mysql.Due(ctx, -f.cfg.Limits.MaxLife, shop, []int64{item}, maxLeftovers)
+	if err != nil {
+		return err
+	}
+	for _, h := range held {
+		now, err := f.redis.Lookup(ctx, h.Token)
+		if err == nil && now.State == holdover.StateNone && time.Since(h.ExpiresAt) > f.cfg.ReaperGrace {
+			now, err = f.redis.End(ctx, v.Epoch, 0, h.Token, holdover.StateExpired)
+		}
+		if err == nil && now.State.Ended() {
+			_, err = f.applyToMySQL(ctx, now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // decideAdjustment asks MySQL. A refusal is a decision, and no error here. What
@@ -154,7 +188,7 @@ func (f *Facade) decideAdjustment(ctx context.Context, a holdover.Adjustment, te
 		return done, nil
 	case terms.Lowered == 0:
 		return done, err
-	case holdover.NoAnswer(err), errors.Is(err, holdover.ErrTryAgain):
+	case silent(err), errors.Is(err, holdover.ErrTryAgain):
 		return done, f.adjustmentOpen(a, err)
 	}
 	if undo := f.redis.UndoLowered(ctx, a); undo != nil {
@@ -186,7 +220,7 @@ func (f *Facade) adjustLoop(ctx context.Context) {
 		if v == nil || v.Stage == holdover.StageMySQLOnly || f.redisIsAway() {
 			return
 		}
-		if err := f.SettleAdjustments(ctx); err != nil && ctx.Err() == nil && !holdover.NoAnswer(err) {
+		if err := f.SettleAdjustments(ctx); err != nil && ctx.Err() == nil && !silent(err) {
 			f.log.Warn("adjustments are not settled", "err", err)
 		}
 	})

@@ -59,7 +59,7 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64, par
 	h, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, fact) })
 	o.MySQL.State = h.State
 	switch {
-	case err != nil && !holdover.NoAnswer(err): // the ledger answers, and can't take it
+	case err != nil && !silent(err): // the ledger answers, and can't take it
 		f.observeDual(v, o)
 		f.log.Error("a marked claim can't be written to the ledger: it stays marked, and is applied once that is mended", "token", a.token, "err", err)
 		return f.ended(v, holdover.StoreMySQL, marked, shop, holdover.StateClaimed, err, "marked in redis; the ledger can't take it")
@@ -135,7 +135,7 @@ func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, sho
 		})
 	})
 	o.MySQL.State, o.Lines = h.State, h.Part()
-	if err == nil || holdover.NoAnswer(err) {
+	if err == nil || silent(err) {
 		o.Redis.Outcome = holdover.OutcomeError
 		f.observe(o)
 	}
@@ -148,7 +148,7 @@ func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, sho
 	case errors.Is(why, holdover.ErrUnknownHold):
 		reason = "mysql claimed and journaled it: redis does not know the hold"
 	}
-	return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, err, reason)
+	return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, maybeBegun(why, err), reason)
 }
 
 // Release gives the units back; see holdover.Reserver.
@@ -200,14 +200,15 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 	}
 	if err != nil {
 		if v.Stage == holdover.StageMySQL && (unknown || f.redisGone(err)) {
-			f.noteSilence(err)
+			why := err
+			f.noteSilence(why)
 			h, err = timed(&o.MySQL, func() (holdover.Hold, error) {
 				return waitMySQL(ctx, f, v, "end", a.token, func(ctx context.Context) (holdover.Hold, error) {
 					return f.mysql.End(ctx, v.Epoch, shop, a.token, how, true)
 				})
 			})
 			o.Shop, o.Lines, o.MySQL.State = h.Shop, h.Lines, h.State
-			if err == nil || holdover.NoAnswer(err) {
+			if err == nil || silent(err) {
 				f.observe(o)
 			}
 			reason := "mysql ended and journaled it: redis is away"
@@ -217,7 +218,7 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 			case unknown:
 				reason = "mysql ended and journaled it: redis does not know the hold"
 			}
-			return h, holdover.StoreMySQL, reason, err
+			return h, holdover.StoreMySQL, reason, maybeBegun(why, err)
 		}
 		if holdover.NoAnswer(err) {
 			f.remember(v, a.token) // Redis may have ended it: looked up later

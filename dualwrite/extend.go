@@ -156,7 +156,7 @@ func (f *Facade) extendWithoutRedis(ctx context.Context, v *view, a *attempt, x 
 		})
 	})
 	o.MySQL.State, o.Lines = h.State, h.Lines
-	if err == nil || holdover.NoAnswer(err) {
+	if err == nil || silent(err) {
 		o.Redis.Outcome = holdover.OutcomeError
 		f.observe(o)
 	}
@@ -169,7 +169,7 @@ func (f *Facade) extendWithoutRedis(ctx context.Context, v *view, a *attempt, x 
 	case errors.Is(why, holdover.ErrUnknownHold):
 		reason = "mysql extended and journaled it: redis does not know the hold"
 	}
-	return f.extended(v, holdover.StoreMySQL, h, err, reason)
+	return f.extended(v, holdover.StoreMySQL, h, maybeBegun(why, err), reason)
 }
 
 // mirrorExtension carries the later expiry into MySQL through the token's lane.

@@ -213,7 +213,7 @@ func (f *Facade) drainLoop(ctx context.Context) {
 		if v == nil || v.Stage == holdover.StageMySQLOnly {
 			return
 		}
-		if err := f.DrainOnce(ctx); err != nil && ctx.Err() == nil && !holdover.NoAnswer(err) {
+		if err := f.DrainOnce(ctx); err != nil && ctx.Err() == nil && !silent(err) {
 			f.log.Warn("drain stopped early", "err", err)
 		}
 	})
@@ -256,7 +256,7 @@ func (f *Facade) stops(err error, what string, token holdover.Token) bool {
 	if err == nil {
 		return false
 	}
-	if holdover.NoAnswer(err) || errors.Is(err, holdover.ErrNoFence) || errors.Is(err, context.Canceled) {
+	if silent(err) || errors.Is(err, holdover.ErrNoFence) || errors.Is(err, context.Canceled) {
 		return true
 	}
 	f.stats.sweepErrors.Add(1)

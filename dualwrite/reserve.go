@@ -83,7 +83,7 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 		if err != nil {
 			if isRefusal(err) {
 				f.probeRedis(v, o, r)
-			} else if holdover.NoAnswer(err) {
+			} else if silent(err) {
 				f.observe(o)
 			}
 			return f.granted(v, holdover.StoreMySQL, g, err, "mysql decides")
@@ -135,7 +135,7 @@ func (f *Facade) granted(v *view, by holdover.Store, g holdover.Grant, err error
 	case errors.Is(err, holdover.ErrOutOfStock):
 		f.stats.refused.Add(1)
 		reason += "; " + by.String() + " has too few units"
-	case holdover.NoAnswer(err):
+	case silent(err):
 		f.stats.noAnswer.Add(1)
 		reason += "; " + by.String() + " gave no answer"
 	}
@@ -248,6 +248,22 @@ func (f *Facade) copyToRedis(ctx context.Context, v *view, a *attempt, h holdove
 	return err
 }
 
+// silent: the store did not do it, or nobody knows whether it did. MySQL's full
+// queue counts: certainly nothing was written, and what Redis knows still stands.
+func silent(err error) bool {
+	return holdover.NoAnswer(err) || errors.Is(err, holdover.ErrOverloaded)
+}
+
+// maybeBegun adds to MySQL's silence that Redis gave no answer before: what the
+// call began may stand there, and then any instance goes on with it. So nobody
+// is told that nothing happened.
+func maybeBegun(redis, mysql error) error {
+	if silent(mysql) && errors.Is(redis, holdover.ErrUnknownOutcome) {
+		return fmt.Errorf("%w; %w", redis, mysql)
+	}
+	return mysql
+}
+
 // isRefusal: the store answered, and its answer was that it has too few units.
 func isRefusal(err error) bool { return errors.Is(err, holdover.ErrOutOfStock) }
 
@@ -282,6 +298,8 @@ func outcomeOf(err error) holdover.Outcome {
 		return holdover.OutcomeUnknown
 	case isRefusal(err), errors.Is(err, holdover.ErrEnded), errors.Is(err, holdover.ErrAlreadyClaimed):
 		return holdover.OutcomeRefused
+	case errors.Is(err, holdover.ErrOverloaded):
+		return holdover.OutcomeShed
 	default:
 		return holdover.OutcomeError
 	}

@@ -79,7 +79,7 @@ func (f *Facade) sweepLoop(ctx context.Context) {
 	pause(ctx, time.Duration(rand.Int64N(int64(f.cfg.SweepEvery))))
 	every(ctx, f.cfg.SweepEvery, func() {
 		if v := f.view.Load(); v != nil {
-			if err := f.SweepOnce(ctx); err != nil && ctx.Err() == nil && !holdover.NoAnswer(err) {
+			if err := f.SweepOnce(ctx); err != nil && ctx.Err() == nil && !silent(err) {
 				f.log.Warn("sweep stopped early", "err", err)
 			}
 		}

@@ -4,7 +4,9 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 
 	"holdover"
@@ -14,10 +16,9 @@ import (
 // a free slot goes at once, alone, in its caller's goroutine: nobody waits for
 // company. While all slots are taken calls wait, and the slot that comes free
 // takes them together, round about between the flows, so that a hot item can't
-// starve the others. The calls of a batch are answered by run, through their
-// own fields; a call's error is returned by the function that asked.
+// starve the others.
 type batcher[C any] struct {
-	run   func(ctx context.Context, calls []*C)
+	run   run[C]
 	begin func() (context.Context, context.CancelFunc) // the context of a shared run
 
 	size  int // calls of one batch
@@ -25,13 +26,20 @@ type batcher[C any] struct {
 	limit int // calls that may wait; a flow may have half of them
 
 	mu      sync.Mutex
+	idle    *sync.Cond // busy, after or waiting went down
 	busy    int
+	after   int // rests under way
 	waiting int
 	flows   map[key]*flow[C]
 	turn    *list.List // of *flow[C]: whose turn it is
 	closed  bool
-	owned   sync.WaitGroup
 }
+
+// run carries out the calls of a batch; each is answered through its own
+// fields. done tells that a call has its answer, before the others have theirs.
+// What has to wait for somebody, a lock or a refill, is returned as the rest: it
+// goes on without the slot, and the calls that are not done are its.
+type run[C any] func(ctx context.Context, calls []*C, done func(*C)) (rest func(context.Context, func(*C)))
 
 type flow[C any] struct {
 	key   key
@@ -47,11 +55,13 @@ type waiter[C any] struct {
 	panic any           // run's, for the caller to have
 }
 
-func newBatcher[C any](size, slots, limit int, begin func() (context.Context, context.CancelFunc), run func(context.Context, []*C)) *batcher[C] {
-	return &batcher[C]{
+func newBatcher[C any](size, slots, limit int, begin func() (context.Context, context.CancelFunc), run run[C]) *batcher[C] {
+	b := &batcher[C]{
 		run: run, begin: begin, size: size, slots: slots, limit: limit,
 		flows: make(map[key]*flow[C]), turn: list.New(),
 	}
+	b.idle = sync.NewCond(&b.mu)
+	return b
 }
 
 var (
@@ -64,7 +74,9 @@ var (
 // that it may yet happen and that the call belongs to run now.
 func (b *batcher[C]) do(ctx context.Context, k key, call *C) error {
 	if b.size <= 1 {
-		b.run(ctx, []*C{call})
+		if rest := b.run(ctx, []*C{call}, func(*C) {}); rest != nil {
+			rest(ctx, func(*C) {})
+		}
 		return nil
 	}
 	b.mu.Lock()
@@ -75,8 +87,9 @@ func (b *batcher[C]) do(ctx context.Context, k key, call *C) error {
 	case b.busy < b.slots:
 		b.busy++
 		b.mu.Unlock()
-		defer b.hand() // also when run panics
-		b.run(ctx, []*C{call})
+		if rest := b.alone(ctx, call); rest != nil {
+			rest(ctx, func(*C) {})
+		}
 		return nil
 	}
 	f := b.flows[k]
@@ -96,24 +109,35 @@ func (b *batcher[C]) do(ctx context.Context, k key, call *C) error {
 
 	select {
 	case <-w.done:
-		if w.panic != nil {
-			panic(w.panic)
-		}
-		return nil
+		return w.answered()
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if w.place != nil { // still waiting: it never happened
 		b.remove(w)
+		b.idle.Broadcast()
 		return ctx.Err()
 	}
 	select {
 	case <-w.done:
-		return nil
+		return w.answered()
 	default:
 		return errLeft
 	}
+}
+
+func (w *waiter[C]) answered() error {
+	if w.panic != nil {
+		panic(w.panic)
+	}
+	return nil
+}
+
+// alone runs a call that found a free slot, in its caller's goroutine.
+func (b *batcher[C]) alone(ctx context.Context, call *C) (rest func(context.Context, func(*C))) {
+	defer b.hand() // also when run panics
+	return b.run(ctx, []*C{call}, func(*C) {})
 }
 
 // remove takes a waiting call out of its flow.
@@ -134,9 +158,9 @@ func (b *batcher[C]) hand() {
 	batch := b.take()
 	if len(batch) == 0 {
 		b.busy--
+		b.idle.Broadcast()
 		return
 	}
-	b.owned.Add(1)
 	go b.work(batch)
 }
 
@@ -155,14 +179,14 @@ func (b *batcher[C]) take() []*waiter[C] {
 
 // work runs one batch after the other until nobody waits.
 func (b *batcher[C]) work(batch []*waiter[C]) {
-	defer b.owned.Done()
 	for {
-		b.runTogether(batch)
+		b.together(batch)
 		// Those who were just answered may have a next call: let them queue up.
 		runtime.Gosched()
 		b.mu.Lock()
 		if batch = b.take(); len(batch) == 0 {
 			b.busy--
+			b.idle.Broadcast()
 			b.mu.Unlock()
 			return
 		}
@@ -170,29 +194,69 @@ func (b *batcher[C]) work(batch []*waiter[C]) {
 	}
 }
 
-func (b *batcher[C]) runTogether(batch []*waiter[C]) {
-	ctx, cancel := b.begin()
-	defer cancel()
+// together runs a batch, and its rest, if there is one, in a goroutine of its own.
+func (b *batcher[C]) together(batch []*waiter[C]) {
 	calls := make([]*C, len(batch))
+	open := make(map[*C]*waiter[C], len(batch))
 	for i, w := range batch {
-		calls[i] = w.call
+		calls[i], open[w.call] = w.call, w
 	}
-	defer func() {
-		broken := recover() // the process is not this goroutine's to end
-		for _, w := range batch {
-			w.panic = broken
+	var mu sync.Mutex // a rest may have several goroutines
+	done := func(c *C) {
+		mu.Lock()
+		defer mu.Unlock()
+		if w := open[c]; w != nil {
+			delete(open, c)
 			close(w.done)
 		}
+	}
+	all := func(broken any) {
+		mu.Lock()
+		left := slices.Collect(maps.Values(open))
+		mu.Unlock()
+		for _, w := range left {
+			w.panic = broken
+			done(w.call)
+		}
+	}
+	step := func(run func(ctx context.Context)) {
+		defer func() {
+			if broken := recover(); broken != nil { // the process is not this goroutine's to end
+				all(broken)
+			}
+		}()
+		ctx, cancel := b.begin()
+		defer cancel()
+		run(ctx)
+	}
+	var rest func(context.Context, func(*C))
+	step(func(ctx context.Context) { rest = b.run(ctx, calls, done) })
+	if rest == nil {
+		all(nil)
+		return
+	}
+	b.mu.Lock()
+	b.after++
+	b.mu.Unlock()
+	go func() {
+		defer func() {
+			b.mu.Lock()
+			b.after--
+			b.idle.Broadcast()
+			b.mu.Unlock()
+		}()
+		step(func(ctx context.Context) { rest(ctx, done) })
+		all(nil)
 	}()
-	b.run(ctx, calls)
 }
 
-// close refuses new calls and waits for the batches under way; the context of
-// a shared run has to end for it to be quick. Waiting calls are still carried
-// out or refused by their run.
+// close refuses new calls and waits for all others; the context of a shared run
+// has to end for it to be quick.
 func (b *batcher[C]) close() {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.closed = true
-	b.mu.Unlock()
-	b.owned.Wait()
+	for b.busy+b.after+b.waiting > 0 {
+		b.idle.Wait()
+	}
 }

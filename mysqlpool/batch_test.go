@@ -25,12 +25,13 @@ type gate struct {
 
 func newGate() *gate { return &gate{make(chan []*ask, 100), make(chan struct{})} }
 
-func (g *gate) run(_ context.Context, calls []*ask) {
+func (g *gate) run(_ context.Context, calls []*ask, _ func(*ask)) func(context.Context, func(*ask)) {
 	for _, c := range calls {
 		c.runs++
 	}
 	g.batches <- calls
 	<-g.open
+	return nil
 }
 
 func background() (context.Context, context.CancelFunc) {
@@ -193,12 +194,13 @@ func TestBatcherCallerGivesUp(t *testing.T) {
 func TestBatcherPanic(t *testing.T) {
 	hold := make(chan struct{})
 	started := make(chan struct{}, 1)
-	b := newBatcher(10, 1, 10, background, func(_ context.Context, calls []*ask) {
+	b := newBatcher(10, 1, 10, background, func(_ context.Context, calls []*ask, _ func(*ask)) func(context.Context, func(*ask)) {
 		if calls[0].n == 1 {
 			panic("a bug")
 		}
 		started <- struct{}{}
 		<-hold
+		return nil
 	})
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = b.do(t.Context(), key{}, &ask{}) })
@@ -231,6 +233,64 @@ func TestBatcherPanic(t *testing.T) {
 	}
 }
 
+// TestBatcherRest: a call that is done is answered before its neighbours, and
+// what has to wait does so without the slot.
+func TestBatcherRest(t *testing.T) {
+	teststack.NoLeaks(t)
+	slow, started := make(chan struct{}), make(chan struct{})
+	first := make(chan struct{}, 1)
+	b := newBatcher(10, 1, 100, background, func(_ context.Context, calls []*ask, done func(*ask)) func(context.Context, func(*ask)) {
+		if calls[0].n == 0 { // takes the slot until the others wait
+			first <- struct{}{}
+			<-started
+			return nil
+		}
+		var left []*ask
+		for _, c := range calls {
+			if c.n == 1 {
+				done(c)
+			} else {
+				left = append(left, c)
+			}
+		}
+		if left == nil {
+			return nil
+		}
+		return func(_ context.Context, done func(*ask)) {
+			<-slow
+			for _, c := range left {
+				c.runs++
+				done(c)
+			}
+		}
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = b.do(t.Context(), key{}, &ask{}) })
+	<-first
+	quick, blocked := &ask{n: 1}, &ask{n: 2}
+	quickly, blockedly := make(chan struct{}), make(chan struct{})
+	wg.Go(func() { _ = b.do(t.Context(), key{item: 1}, quick); close(quickly) })
+	wg.Go(func() { _ = b.do(t.Context(), key{item: 2}, blocked); close(blockedly) })
+	eventually(t, "both wait", func() bool { return b.queued() == 2 })
+	close(started)
+	<-quickly                                                    // although its neighbour is not done
+	if err := b.do(t.Context(), key{}, &ask{n: 1}); err != nil { // the slot is free
+		t.Error(err)
+	}
+	select {
+	case <-blockedly:
+		t.Error("the call that waits was answered")
+	default:
+	}
+	close(slow)
+	<-blockedly
+	wg.Wait()
+	b.close()
+	if blocked.runs != 1 {
+		t.Errorf("the rest ran %d times", blocked.runs)
+	}
+}
+
 // BenchmarkBatcher is the batcher's own cost for a call that waits for its
 // batch, without a database: two allocations, the waiter and its channel, and
 // the list's two places.
@@ -240,7 +300,7 @@ func BenchmarkBatcher(b *testing.B) {
 		procs int
 	}{{"lone", 0}, {"256 callers", 128}} {
 		b.Run(mode.name, func(b *testing.B) {
-			q := newBatcher(128, 3, 10_000, background, func(context.Context, []*ask) {})
+			q := newBatcher(128, 3, 10_000, background, func(context.Context, []*ask, func(*ask)) func(context.Context, func(*ask)) { return nil })
 			b.ReportAllocs()
 			if mode.procs == 0 {
 				c := &ask{}

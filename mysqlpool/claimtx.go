@@ -100,9 +100,11 @@ func (s *Store) claimSteps(ctx context.Context, tx *sql.Tx, h holdover.Hold) err
 			return err
 		}
 	}
-	end := new(statement).add(stmtEndHold, holdover.StateClaimed.String(), h.Token[:], uint64(h.Attempt), h.GrantedAt, never)
-	if err := run(len(h.Lines), "it changed since it was read", end); err != nil {
-		return err
+	for start := 0; start < len(h.Lines); start += maxUnits {
+		n := min(maxUnits, len(h.Lines)-start)
+		if err := run(n, "it changed since it was read", new(statement).endLines(h, start, n)); err != nil {
+			return err
+		}
 	}
 	if h.Claimed != nil {
 		for i, n := range claimedOf(h) {
@@ -123,4 +125,17 @@ func (s *Store) claimSteps(ctx context.Context, tx *sql.Tx, h holdover.Hold) err
 		}
 	}
 	return nil
+}
+
+// endLines ends n lines of a hold, by their whole keys.
+func (b *statement) endLines(h holdover.Hold, start, n int) *statement {
+	b.add(endLinesHead)
+	for i := range n {
+		row := endLinesNext
+		if i == 0 {
+			row = endLinesFirst
+		}
+		b.add(row, start+i)
+	}
+	return b.add(endLinesTail, h.Token[:], uint64(h.Attempt), h.GrantedAt)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holdover"
+	"holdover/internal/teststack"
 )
 
 // orders is the host application's own table, and a plain connection pool of
@@ -234,5 +235,39 @@ func TestClaimTxIsBounded(t *testing.T) {
 		_, err := f.Claim(t.Context(), 0, shop, h.Token, nil, false)
 		return err == nil
 	})
+	f.conserved(t)
+}
+
+// TestClaimTxLocksNoGap: at REPEATABLE READ too the claim locks its rows and
+// nothing beside them: other buyers' inserts never wait for an order that takes
+// its time.
+func TestClaimTxLocksNoGap(t *testing.T) {
+	f := newFixture(t)
+	f.load(t, 1, 1, 1000)
+	f.load(t, 2, 1, 1000)
+	db := f.orders(t)
+	h := f.reserveOne(t, line(1, 1, 2), line(2, 1, 1))
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewPool(f.Store, PoolConfig{}).ClaimTx(t.Context(), tx, shop, h.Token, line(1, 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if !teststack.MariaDB() {
+		if n := f.number(t, `SELECT COUNT(*) FROM performance_schema.data_locks WHERE object_schema = DATABASE()
+			AND lock_type = 'RECORD' AND lock_mode NOT LIKE '%REC_NOT_GAP%'`); n != 0 {
+			t.Errorf("%d locks on gaps", n)
+		}
+	}
+	s := f.open(t, func(c *Config) { c.OpTimeout, c.LockWait, c.MaxRetries = 3*time.Second, time.Second, 1 })
+	for range 50 { // random tokens fall on either side of the claimed one
+		if _, err := s.Vote(t.Context(), alone, request(line(1, 1, 1)), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
 	f.conserved(t)
 }

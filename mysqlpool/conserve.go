@@ -56,7 +56,6 @@ const (
 	RuleLedger  Rule = "ledger"  // available >= 0
 	RuleIssued  Rule = "issued"  // available >= issued >= 0
 	RuleSum     Rule = "sum"     // issued = pool rows + held
-	RuleCap     Rule = "cap"     // pool rows <= cap
 	RuleJournal Rule = "journal" // entries + what retention carried = available, where the ledger is holdover's own
 	RuleOrphan  Rule = "orphan"  // units without a row of the ledger
 )
@@ -83,20 +82,25 @@ type Conservation struct {
 	Rechecked  int           `json:"rechecked"`  // rows that were looked at again
 	Violating  int           `json:"violating"`  // rows that break a rule
 	Violations []Violation   `json:"violations"` // a line for each broken rule, bounded
+	Notes      []string      `json:"notes"`      // what is worth a look and breaks no rule
 }
 
 // OK reports whether every row kept every rule.
 func (c Conservation) OK() bool { return c.Violating == 0 }
 
-// Summary is the result in a sentence.
+// Summary is the result in a sentence, with the notes.
 func (c Conservation) Summary() string {
+	text := fmt.Sprintf("NOT CONSERVED: %d of %d rows break a rule", c.Violating, c.Rows)
 	switch {
 	case c.Rows == 0 && c.Violating == 0:
-		return "nothing to check: the ledger has no rows"
+		text = "nothing to check: the ledger has no rows"
 	case c.OK():
-		return fmt.Sprintf("conserved: %d rows in %s", c.Rows, c.Took.Round(time.Millisecond))
+		text = fmt.Sprintf("conserved: %d rows in %s", c.Rows, c.Took.Round(time.Millisecond))
 	}
-	return fmt.Sprintf("NOT CONSERVED: %d of %d rows break a rule", c.Violating, c.Rows)
+	for _, note := range c.Notes {
+		text += "; note: " + note
+	}
+	return text
 }
 
 // stockLook is one row as one snapshot showed it.
@@ -107,17 +111,20 @@ type stockLook struct {
 }
 
 // Conserve checks, for every item and location and while buyers go on, that
-// available >= issued >= 0, issued = pool rows + held units, pool rows <= cap,
-// and that the journal's sum is the ledger. It needs no Redis. A row counts
-// when it is wrong at several looks.
+// available >= issued >= 0, issued = pool rows + held units, and that the
+// journal's sum is the ledger. It needs no Redis. A row counts when it is wrong
+// at several looks. A pool with more rows than this process's cap is noted, and
+// breaks no rule: the cap is how this process is configured, and another one, or
+// this one before, may have filled the pool up to a larger cap.
 func (s *Store) Conserve(ctx context.Context, cfg ConserveConfig) (Conservation, error) {
-	out := Conservation{Pod: s.cfg.Pod, Violations: []Violation{}}
+	out := Conservation{Pod: s.cfg.Pod, Violations: []Violation{}, Notes: []string{}}
 	if err := cfg.setDefaults(); err != nil {
 		return out, err
 	}
 	began := time.Now()
 	wrong := map[holdover.Stock]stockLook{} // by ids
 	over := 0                               // wrong rows beyond what is looked at again
+	full, example := 0, holdover.Stock{}    // pools with more rows than the cap
 	note := func(l stockLook) {
 		switch {
 		case len(s.broken(l)) == 0:
@@ -134,6 +141,11 @@ func (s *Store) Conserve(ctx context.Context, cfg ConserveConfig) (Conservation,
 		}
 		for _, l := range page {
 			note(l)
+			if l.Pooled > s.cfg.PoolCap {
+				if full++; l.Pooled > example.Pooled {
+					example = l.Stock
+				}
+			}
 		}
 		out.Rows += len(page)
 		if len(page) < cfg.PageSize {
@@ -165,6 +177,10 @@ func (s *Store) Conserve(ctx context.Context, cfg ConserveConfig) (Conservation,
 			}
 		}
 	}
+	if full > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("the pools of %d locations have more rows than this process's cap of %d, shop %d, item %d at group %d the most with %d: configure all processes alike; buyers bring it down",
+			full, s.cfg.PoolCap, example.Shop, example.Item, example.Group, example.Pooled))
+	}
 	out.At, out.Took = time.Now(), time.Since(began)
 	return out, nil
 }
@@ -173,20 +189,23 @@ func (s *Store) Conserve(ctx context.Context, cfg ConserveConfig) (Conservation,
 // then alone is false.
 func (s *Store) ConserveAlone(ctx context.Context, cfg ConserveConfig) (c Conservation, alone bool, err error) {
 	// On a connection of its own: the lock goes with it when this process dies.
-	conn, err := s.main.Conn(ctx)
+	// Not of the main pool, from which the check itself needs one.
+	asking, cancel := s.deadline(ctx)
+	defer cancel()
+	conn, err := s.control.Conn(asking)
 	if err != nil {
-		return c, false, s.fail("conserve", holdover.Token{}, err)
+		return c, false, s.fail("conserve", holdover.Token{}, timedOut(asking, err))
 	}
 	defer conn.Close()
 	var schema string
-	if err := conn.QueryRowContext(ctx, `SELECT DATABASE() /*app='holdover',op='conserve',step='schema'*/`).Scan(&schema); err != nil {
+	if err := conn.QueryRowContext(asking, `SELECT DATABASE() /*app='holdover',op='conserve',step='schema'*/`).Scan(&schema); err != nil {
 		return c, false, s.fail("conserve", holdover.Token{}, err)
 	}
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, schema)
 	name := fmt.Sprintf("holdover.conserve.%016x", h.Sum64()) // lock names are server-wide
 	var got sql.NullInt64
-	if err := conn.QueryRowContext(ctx, stmtConserveLock, name).Scan(&got); err != nil {
+	if err := conn.QueryRowContext(asking, stmtConserveLock, name).Scan(&got); err != nil {
 		return c, false, s.fail("conserve", holdover.Token{}, err)
 	}
 	if got.Int64 != 1 {
@@ -235,9 +254,6 @@ func (s *Store) broken(l stockLook) (all []Violation) {
 	}
 	if apart := l.Issued - l.Pooled - l.Held; apart != 0 {
 		add(RuleSum, apart, "%d units are issued, and %d in the pool with %d held make %d", l.Issued, l.Pooled, l.Held, l.Pooled+l.Held)
-	}
-	if l.Pooled > s.cfg.PoolCap {
-		add(RuleCap, l.Pooled-s.cfg.PoolCap, "the pool has %d rows, and the cap is %d", l.Pooled, s.cfg.PoolCap)
 	}
 	if s.cfg.Ledger.own() && l.journal != l.Available { // who else writes into a foreign one, writes no entries
 		add(RuleJournal, l.Available-l.journal, "the ledger has %d, and its entries come to %d: it was changed by %+d without one", l.Available, l.journal, l.Available-l.journal)

@@ -73,10 +73,33 @@ func TestConserveFindsWhatIsPlanted(t *testing.T) {
 	}
 	f.journaled(t)
 
-	lower := f.open(t, func(c *Config) { c.PoolCap, c.RefillBatch = 4, 4 })
-	c, err := lower.Conserve(ctx, ConserveConfig{Recheck: time.Millisecond, MaxListed: 2})
-	if err != nil || c.Violating != items || len(c.Violations) != 2 || c.Violations[0].Rule != RuleCap || c.Violations[0].Units != 11 {
-		t.Errorf("over the cap: %+v, %v", c, err)
+	f.exec(t, "UPDATE inventory_ledger SET available = available + 1")
+	c, err := f.Conserve(ctx, ConserveConfig{Recheck: time.Millisecond, MaxListed: 2})
+	if err != nil || c.Violating != items || len(c.Violations) != 2 || c.Violations[0].Rule != RuleJournal || c.Violations[1].Item != 2 {
+		t.Errorf("listed: %+v, %v", c, err)
+	}
+}
+
+// TestConserveNotesAnotherCap: the cap is this process's own; a pool that was
+// filled up to a larger one is noted, and breaks no rule.
+func TestConserveNotesAnotherCap(t *testing.T) {
+	f := newFixture(t, func(c *Config) { c.PoolCap, c.RefillBatch = 20, 20 })
+	for item := int64(1); item <= 3; item++ {
+		f.load(t, item, 1, 100)
+	}
+	if err := f.WarmUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.reserveOne(t, line(1, 1, 5))
+	lower := f.open(t, func(c *Config) { c.PoolCap, c.RefillBatch = 18, 18 })
+	for s, want := range map[*Store]string{f.Store: "", lower: "2 locations have more rows than this process's cap of 18"} {
+		c, err := s.Conserve(t.Context(), ConserveConfig{PageSize: 2, Looks: 1})
+		if err != nil || !c.OK() || len(c.Violations) != 0 || (len(c.Notes) == 0) != (want == "") {
+			t.Errorf("%+v, %v", c, err)
+		}
+		if said := c.Summary(); !strings.HasPrefix(said, "conserved: 3 rows") || !strings.Contains(said, want) || strings.Contains(said, "note") != (want != "") {
+			t.Error(said)
+		}
 	}
 }
 
@@ -154,6 +177,15 @@ func TestConserveAlone(t *testing.T) {
 		c, alone, err := other.ConserveAlone(t.Context(), ConserveConfig{Looks: 1})
 		return err == nil && alone && c.Violating == 1
 	})
+}
+
+// TestConserveAloneWithOneConnection: the lock has a connection of its own.
+func TestConserveAloneWithOneConnection(t *testing.T) {
+	f := newFixture(t, func(c *Config) { c.MaxOpenConns = 1 })
+	f.load(t, 1, 1, 10)
+	if c, alone, err := f.ConserveAlone(t.Context(), ConserveConfig{PageTimeout: 5 * time.Second}); err != nil || !alone || c.Rows != 1 {
+		t.Errorf("%+v, alone %t, %v", c, alone, err)
+	}
 }
 
 // TestConserveUnderTraffic: no row is ever wrong while buyers, restocks, refill

@@ -32,16 +32,21 @@ const (
 )
 
 // refusedBeforeCommit reports whether a packet that ended with COMMIT certainly
-// did nothing: the server says that it rolled back, or the error is one that a
-// statement before the COMMIT gives and a COMMIT never does.
+// did nothing. The first error ends a packet, so any error of the server that a
+// COMMIT itself does not give came from a statement before it; and of those that
+// it gives, these say that it rolled back.
 func refusedBeforeCommit(n uint16) bool {
 	switch n {
-	case errDeadlock, errLockWait, errGroupRollback, errSnapshot, // said by either
-		errDuplicateKey, errMismatch, errCheck, errCheckMariaDB, errNoSuchTable, errTooLarge,
-		errOptionForbids, errReadOnlyTx, errReadOnlyMode:
-		return true
+	case 0, // not the server's word: the connection broke
+		1047,             // a cluster's node that has no majority
+		1053,             // the server shuts down
+		1105, 1180, 1181, // an error that it does not name; during COMMIT; during ROLLBACK
+		1158, 1159, 1160, 1161, // the connection, as the server sees it
+		1317, 1927, 1969, 3024, // interrupted, killed, out of time
+		3168, 3572: // the server is being taken away
+		return false
 	}
-	return false
+	return true
 }
 
 // Outcomes of a step inside the package; none leaves it.

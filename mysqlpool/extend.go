@@ -44,27 +44,41 @@ func (s *Store) Extend(ctx context.Context, e holdover.Epoch, shop int64, token 
 	return holdover.Hold{}, s.fail("extend", token, errChanged)
 }
 
-// extendTogether is the run of the extend batcher.
-func (s *Store) extendTogether(ctx context.Context, calls []*extendCall) {
-	err := s.transact(ctx, s.main, "extend", calls[0].token, func(ctx context.Context, t *tx) error {
+// extendShare is the run of the extend batcher. A hold that somebody else has
+// locked is waited for without the slot, alone.
+func (s *Store) extendShare(ctx context.Context, calls []*extendCall, done func(*extendCall)) func(context.Context, func(*extendCall)) {
+	blocked := s.extendTogether(ctx, calls, done)
+	if len(blocked) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, done func(*extendCall)) {
+		apart(groupsOf(nil, nil, blocked), func(group []*extendCall) { s.extendTogether(ctx, group, done) })
+	}
+}
+
+func (s *Store) extendTogether(ctx context.Context, calls []*extendCall, done func(*extendCall)) (blocked []*extendCall) {
+	err := s.transactWith(ctx, s.main, "extend", calls[0].token, len(calls) == 1, func(ctx context.Context, t *tx) error {
 		return t.extendAll(ctx, calls)
 	})
 	switch {
-	case err == nil:
-		return
-	case number(err) == errMismatch && len(calls) == 1: // it ended since it was read
-		calls[0].err = errChanged
-		return
-	case len(calls) > 1 && divisible(err):
+	case len(calls) > 1 && number(err) == errLockWait:
+		s.stats.split.Add(1)
+		return calls
+	case len(calls) > 1 && err != nil && divisible(err):
 		s.stats.split.Add(1)
 		half := len(calls) / 2
-		s.extendTogether(ctx, calls[:half])
-		s.extendTogether(ctx, calls[half:])
-		return
+		return append(s.extendTogether(ctx, calls[:half], done), s.extendTogether(ctx, calls[half:], done)...)
 	}
 	for _, c := range calls {
-		c.err = forCall(err, "extend", c.token)
+		switch {
+		case number(err) == errMismatch: // it ended since it was read, or lives longer already
+			c.err = errChanged
+		case err != nil:
+			c.err = forCall(err, "extend", c.token)
+		}
+		done(c)
 	}
+	return nil
 }
 
 func (t *tx) extendAll(ctx context.Context, calls []*extendCall) error {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"holdover"
@@ -13,8 +14,8 @@ import (
 // Ledger names the table that is the ledger and its columns: holdover's own, or
 // one that the application already has, in the same schema. A zero field means
 // the name in its comment. A table of the application's needs InnoDB, whole
-// numbers that are not null, and a unique key over exactly shop, item and
-// location; other columns need defaults if stock is imported. holdover changes
+// numbers that are not null, and a visible unique key over exactly shop, item
+// and location; other columns need defaults if stock is imported. holdover changes
 // available, by claims and adjustments; the application may add to it in
 // transactions of its own, and may take away what is in no pool and no hold
 // only: Adjust knows, it does not. Conservation then leaves the journal's sum out.
@@ -89,9 +90,9 @@ type ledgerStatements struct {
 // holdover's names where they are read.
 const (
 	ledgerRead   = `SELECT {shop}, {item}, {group}, {available} FROM {ledger} FORCE INDEX ({key}) WHERE `
-	ledgerOrder  = ` ORDER BY {shop}, {item}, {group}`
+	ledgerOrder  = ` ORDER BY {ledger}.{shop}, {ledger}.{item}, {ledger}.{group}` // not by a name that stands for another column in the SELECT
 	ledgerEquals = `({shop} = ? AND {item} = ? AND {group} = ?)`
-	ledgerPage   = `{shop} > ? OR ({shop} = ? AND ({item} > ? OR ({item} = ? AND {group} > ?)))`
+	ledgerPage   = `{ledger}.{shop} > ? OR ({ledger}.{shop} = ? AND ({ledger}.{item} > ? OR ({ledger}.{item} = ? AND {ledger}.{group} > ?)))`
 	ledgerNamed  = `SELECT {shop} AS shop_id, {item} AS item_id, {group} AS group_id, {available} AS available FROM {ledger} FORCE INDEX ({key}) WHERE `
 	ledgerPool   = `pool_state p ON p.shop_id = l.{shop} AND p.item_id = l.{item} AND p.group_id = l.{group}`
 
@@ -199,10 +200,18 @@ const (
 WHERE table_schema = DATABASE() AND table_name = ? AND table_type = 'BASE TABLE' /*app='holdover',op='connect',step='ledger'*/`
 	stmtLedgerColumn = `SELECT data_type, is_nullable FROM information_schema.columns
 WHERE table_schema = DATABASE() AND table_name = ? AND column_name = ? /*app='holdover',op='connect',step='ledger_column'*/`
-	stmtLedgerKeys = `SELECT index_name, LOWER(GROUP_CONCAT(column_name ORDER BY column_name)), MAX(non_unique), COUNT(sub_part)
-FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = ?
+	// A part that is an expression has no column: it counts as one without a name.
+	stmtLedgerKeys = `SELECT index_name, LOWER(GROUP_CONCAT(COALESCE(column_name, '') ORDER BY column_name)), MAX(non_unique), COUNT(sub_part), MAX(is_visible = 'NO')
+` + ledgerKeysTail
+	stmtLedgerKeysMariaDB = `SELECT index_name, LOWER(GROUP_CONCAT(column_name ORDER BY column_name)), MAX(non_unique), COUNT(sub_part), MAX(ignored = 'YES')
+` + ledgerKeysTail
+	ledgerKeysTail = `FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = ?
 GROUP BY index_name ORDER BY index_name /*app='holdover',op='connect',step='ledger_keys'*/`
+	stmtLedgerMariaDB = `SELECT VERSION() LIKE '%MariaDB%' /*app='holdover',op='connect',step='ledger_server'*/`
 )
+
+// wholeNumbers are the column types that a ledger may have.
+var wholeNumbers = []string{"tinyint", "smallint", "mediumint", "int", "bigint"}
 
 // checkLedger looks at a table of the application's before the first use of a
 // connection: what it relies on, or what is wrong and what to do.
@@ -232,13 +241,21 @@ func (s *Store) checkLedger(ctx context.Context, db *sql.DB) error {
 			return bad("has no column %s", column)
 		case err != nil:
 			return err
-		case !strings.HasSuffix(strings.ToLower(kind), "int"):
+		case !slices.Contains(wholeNumbers, strings.ToLower(kind)):
 			return bad("has the column %s of type %s: a whole number is needed, best BIGINT", column, kind)
 		case nullable != "NO":
 			return bad("has the column %s that may be null: make it NOT NULL", column)
 		}
 	}
-	rows, err := db.QueryContext(ctx, stmtLedgerKeys, l.Table)
+	var mariadb bool
+	if err := db.QueryRowContext(ctx, stmtLedgerMariaDB).Scan(&mariadb); err != nil {
+		return err
+	}
+	keys := stmtLedgerKeys
+	if mariadb {
+		keys = stmtLedgerKeysMariaDB
+	}
+	rows, err := db.QueryContext(ctx, keys, l.Table)
 	if err != nil {
 		return err
 	}
@@ -248,16 +265,19 @@ func (s *Store) checkLedger(ctx context.Context, db *sql.DB) error {
 	for rows.Next() {
 		var name, columns string
 		var notUnique, parts int
-		if err := rows.Scan(&name, &columns, &notUnique, &parts); err != nil {
+		var hidden bool
+		if err := rows.Scan(&name, &columns, &notUnique, &parts, &hidden); err != nil {
 			return err
 		}
-		if notUnique != 0 || parts != 0 || !sameNames(columns, wanted) {
-			continue
-		}
-		if strings.EqualFold(name, l.Key) {
+		switch named := strings.EqualFold(name, l.Key); {
+		case notUnique != 0 || parts != 0 || !sameNames(columns, wanted):
+		case named && hidden:
+			return bad("has the key %s that statements can't name, since it is invisible (in MariaDB: ignored): make it visible", name)
+		case named:
 			return rows.Close()
+		case !hidden:
+			other = name
 		}
-		other = name
 	}
 	switch err := rows.Err(); {
 	case err != nil:

@@ -14,8 +14,14 @@ import (
 type stockHere struct {
 	units    map[key][]unit
 	headroom map[key]int64 // with the items' own locks only
-	locked   []amount      // what positions counts as out until the transaction ends
+	locked   []lockedRows  // what positions counts as out until the transaction ends
 	now      time.Time     // the server's
+}
+
+// lockedRows are rows of a location, as positions has them.
+type lockedRows struct {
+	amount
+	count uint64
 }
 
 // missing lists the lines of w that get fewer units than they want.
@@ -220,7 +226,7 @@ func (t *tx) grab(ctx context.Context, b *statement, scans []func(*sql.Rows) err
 		}
 		for _, w := range missed {
 			if n := int64(len(there.units[w.key])); n < w.n {
-				t.s.positions.all(w.key, n)
+				t.s.positions.searched(w.key)
 			}
 		}
 	}
@@ -229,8 +235,8 @@ func (t *tx) grab(ctx context.Context, b *statement, scans []func(*sql.Rows) err
 		for _, u := range units {
 			last = max(last, u.number)
 		}
-		t.s.positions.grabbed(w, int64(len(units)), last)
-		there.locked = append(there.locked, amount{w.key, int64(len(units))})
+		count := t.s.positions.grabbed(w, int64(len(units)), last)
+		there.locked = append(there.locked, lockedRows{amount{w.key, int64(len(units))}, count})
 	}
 	return nil
 }

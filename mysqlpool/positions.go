@@ -17,12 +17,15 @@ type positions struct {
 }
 
 type position struct {
-	from  int64 // the next scan begins at this unit; zero is at the first one
-	floor int64 // no row has a smaller number: numbers only grow
-	next  int64 // the next unit's number when this process refilled last
-	left  int64 // never fewer than the rows that nobody has locked, if nobody else has refilled since
-	out   int64 // rows that transactions of this process have locked
-	low   int64 // a refill is due below this
+	from  int64  // the next scan begins at this unit; zero is at the first one
+	floor int64  // no row has a smaller number: numbers only grow
+	next  int64  // the next unit's number when this process refilled last
+	left  int64  // never fewer than the rows that nobody has locked, if nobody else has refilled since
+	out   int64  // rows that transactions of this process have locked
+	count uint64 // how often the rows were counted
+
+	searched bool  // all rows were scanned since the last refill, and there were too few
+	low      int64 // a refill is due below this
 
 	sold  int64 // units taken since the rate was last worked out
 	since time.Time
@@ -77,20 +80,18 @@ func (p *positions) floor(k key) int64 {
 	return 0
 }
 
-// grabbed notes what a scan found: where it ended, or that it came short, and
-// the next one reads all rows, those that were passed over too.
-func (p *positions) grabbed(w amount, n, last int64) {
+// grabbed notes what a scan found and where it ended. The count that it returns
+// is for back.
+func (p *positions) grabbed(w amount, n, last int64) (count uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.get(w.key)
 	pos.left -= n
 	pos.out += n
-	switch {
-	case n < w.n:
-		pos.from = 0
-	case last >= pos.from:
+	if last >= pos.from {
 		pos.from = last + 1
 	}
+	return pos.count
 }
 
 // rows is how many rows there are at most, when it is certain without a count:
@@ -99,34 +100,47 @@ func (p *positions) rows(k key, next int64) (rows int64, certain bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.at[k]
-	if pos == nil || pos.next == 0 || pos.next != next {
+	switch {
+	case pos == nil || pos.next == 0 || pos.next < next:
+		return 0, false
+	case pos.next > next: // the database was set back: nothing that is remembered holds
+		delete(p.at, k)
 		return 0, false
 	}
 	return max(0, pos.left+pos.out), true
 }
 
-// more reports whether there may be rows beyond the n that a hint led to.
+// more reports whether there may be rows beyond the n that a hint led to. A scan
+// of all rows that found no more either is not repeated before the next refill.
 func (p *positions) more(k key, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.at[k]
-	return pos == nil || pos.next == 0 || pos.left > n
+	return pos == nil || pos.next == 0 || !pos.searched && pos.left > n
 }
 
-// all notes that a scan of all rows has found n.
-func (p *positions) all(k key, n int64) {
+// searched notes that a scan of all rows came short too.
+func (p *positions) searched(k key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.get(k).left = n
+	p.get(k).searched = true
 }
 
-// back notes the end of a transaction that had n rows locked and sold some.
-func (p *positions) back(k key, n, sold int64) {
+// back notes the end of a transaction that had rows locked and sold some. If
+// they were counted since, it is not certain that the count had the sold ones in
+// it: then they stay in the bound, which may be too high and never too low.
+func (p *positions) back(locked amount, sold int64, count uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pos := p.get(k)
-	pos.out -= n
-	pos.left += n - sold
+	pos := p.get(locked.key)
+	if pos.count != count {
+		sold = 0
+	}
+	pos.out = max(0, pos.out-locked.n)
+	pos.left += locked.n - sold
+	if sold < locked.n {
+		pos.searched = false
+	}
 }
 
 // took notes units that were sold and reports whether a refill is due. The rows
@@ -143,14 +157,14 @@ func (p *positions) took(k key, n int64) (low bool) {
 type found struct {
 	floor    int64 // no row is before it; zero when they were not counted
 	rows     int64
+	counted  bool
 	added    int64
 	next     int64 // the next unit's number afterwards
 	low      int64
 	headroom bool // the ledger has more
 }
 
-// refilled notes a refill. After a scan that came short the next one begins at
-// the new rows; when there are none it has to find the old ones.
+// refilled notes a refill.
 func (p *positions) refilled(k key, f found, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +173,11 @@ func (p *positions) refilled(k key, f found, pause time.Duration) {
 	if pos.from == 0 && f.added > 0 {
 		pos.from = f.next - f.added
 	}
+	if f.counted {
+		pos.count++
+	}
 	pos.left, pos.low, pos.next = f.rows-pos.out, f.low, f.next
+	pos.searched = pos.searched && f.added == 0
 	if !f.headroom { // nothing more to give: not asked again at once
 		pos.dry = p.now().Add(pause)
 	}

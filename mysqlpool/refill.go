@@ -160,7 +160,7 @@ func (t *tx) countPools(ctx context.Context, needs []need, locked map[key]poolRo
 			pools[i].rows = rows
 			continue
 		}
-		pools[i].floor = locked[n.key].next // when there is none
+		pools[i].floor, pools[i].counted = locked[n.key].next, true // the floor when there is none
 		b.next().add(stmtPooled, n.shop, n.item, n.group, t.s.positions.floor(n.key), t.s.cfg.PoolCap)
 		scans = append(scans, func(r *sql.Rows) error {
 			var first sql.NullInt64

@@ -106,39 +106,62 @@ func (s *Store) reserve(ctx context.Context, w *wanted) (holdover.Grant, error) 
 func (s *Store) grant(ctx context.Context, w *wanted) (holdover.Hold, error) {
 	oversized := slices.ContainsFunc(w.lines, func(l holdover.Line) bool { return l.Quantity > s.cfg.PoolCap })
 	if oversized { // straight from the ledger; and not in everybody's way
-		s.reserveTogether(ctx, []*wanted{w}, true)
+		s.reserveTogether(ctx, []*wanted{w}, true, func(*wanted) {})
 	} else if err := s.reserves.do(ctx, keyOf(w.shop, w.lines[0]), w); err != nil {
 		return holdover.Hold{}, s.notDone(ctx, w.op, w.token, err)
 	}
 	return w.answer, w.err
 }
 
-// reserveShared is the run of the reserve batcher.
-func (s *Store) reserveShared(ctx context.Context, calls []*wanted) {
+// reserveShared is the run of the reserve batcher. Who came short goes on
+// without the slot: that waits for refills, and in the end for locks.
+func (s *Store) reserveShared(ctx context.Context, calls []*wanted, done func(*wanted)) func(context.Context, func(*wanted)) {
+	short, blocked := s.reserveTogether(ctx, calls, false, done)
+	if len(short)+len(blocked) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, done func(*wanted)) {
+		apart(groupsOf(short, func(w *wanted) key { return w.short[0].key }, blocked), func(group []*wanted) {
+			s.reserveShort(ctx, group, done)
+		})
+	}
+}
+
+// reserveShort goes on where the pool had too few units, for calls of one item.
+func (s *Store) reserveShort(ctx context.Context, calls []*wanted, done func(*wanted)) {
 	for range poolRounds {
-		if calls = s.reserveTogether(ctx, calls, false); len(calls) == 0 {
-			return
-		}
 		if err := s.refillShort(ctx, calls); err != nil {
 			for _, w := range calls {
 				w.err = forCall(err, w.op, w.token)
+				done(w)
 			}
 			return
 		}
+		short, blocked := s.reserveTogether(ctx, calls, false, done)
+		for _, w := range blocked {
+			s.reserveTogether(ctx, []*wanted{w}, true, done)
+		}
+		if calls = short; len(calls) == 0 {
+			return
+		}
 	}
-	s.reserveTogether(ctx, calls, true)
+	_, blocked := s.reserveTogether(ctx, calls, true, done)
+	for _, w := range blocked {
+		s.reserveTogether(ctx, []*wanted{w}, true, done)
+	}
 }
 
 // reserveTogether tries to take the units of all calls in one transaction, and
-// returns those for which the pool has too few although the ledger has enough.
-// When the transaction fails, halves are tried, down to the call at fault: it
-// harms nobody else.
-func (s *Store) reserveTogether(ctx context.Context, calls []*wanted, decisive bool) (short []*wanted) {
+// returns those for which the pool has too few although the ledger has enough,
+// and those that have to be made alone, because one of them waits for a lock.
+// When the server refuses the transaction, halves are tried, down to the call at
+// fault: it harms nobody else.
+func (s *Store) reserveTogether(ctx context.Context, calls []*wanted, decisive bool, done func(*wanted)) (short, blocked []*wanted) {
 	var err error
 	// A token that has rows already shows in the INSERT. Looking for all of them
 	// before costs every batch what a rare one pays by being made again.
 	for look := false; ; look = true {
-		err = s.transact(ctx, s.main, calls[0].op, calls[0].token, func(ctx context.Context, t *tx) (err error) {
+		err = s.transactWith(ctx, s.main, calls[0].op, calls[0].token, len(calls) == 1, func(ctx context.Context, t *tx) (err error) {
 			short, err = t.reserveAll(ctx, calls, decisive, look)
 			return err
 		})
@@ -148,17 +171,27 @@ func (s *Store) reserveTogether(ctx context.Context, calls []*wanted, decisive b
 	}
 	switch {
 	case err == nil:
-		return short
+		for _, w := range calls {
+			if !slices.Contains(short, w) {
+				done(w)
+			}
+		}
+		return short, nil
+	case len(calls) > 1 && number(err) == errLockWait:
+		s.stats.split.Add(1)
+		return nil, calls
 	case len(calls) > 1 && divisible(err):
 		s.stats.split.Add(1)
 		half := len(calls) / 2
-		short = s.reserveTogether(ctx, calls[:half], decisive)
-		return append(short, s.reserveTogether(ctx, calls[half:], decisive)...)
+		short, blocked = s.reserveTogether(ctx, calls[:half], decisive, done)
+		short2, blocked2 := s.reserveTogether(ctx, calls[half:], decisive, done)
+		return append(short, short2...), append(blocked, blocked2...)
 	}
 	for _, w := range calls {
 		w.err = forCall(err, w.op, w.token)
+		done(w)
 	}
-	return nil
+	return nil, nil
 }
 
 // reserveAll is one transaction: look and lock, decide, write. Without decisive
@@ -173,7 +206,7 @@ func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive, look boo
 	sold := map[key]int64{}
 	defer func() {
 		for _, a := range there.locked {
-			t.s.positions.back(a.key, a.n, sold[a.key])
+			t.s.positions.back(a.amount, sold[a.key], a.count)
 		}
 	}()
 	if err != nil {
@@ -195,9 +228,10 @@ func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive, look boo
 		}
 		granted = append(granted, w)
 	}
+	taken = sum(taken...)
 	if len(short) > 0 {
 		t.s.stats.short.Add(int64(len(short)))
-		if short, err = t.refuse(ctx, short, there, sum(taken...), decisive); err != nil {
+		if short, err = t.refuse(ctx, short, there, taken, decisive); err != nil {
 			return nil, err
 		}
 	}
@@ -228,7 +262,7 @@ func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive, look boo
 	for _, u := range units {
 		sold[u.key]++
 	}
-	for _, a := range sum(taken...) {
+	for _, a := range taken {
 		if t.s.positions.took(a.key, a.n) {
 			t.s.demand.note(a.key)
 		}

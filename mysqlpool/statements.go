@@ -142,8 +142,19 @@ const (
 	holdListWhere = ` WHERE r.state = 'held' AND r.attempt = d.attempt AND r.granted_at = d.granted_at`
 	// An expiry ends the hold only if nobody has extended it since it was read.
 	endHoldsTail = holdListJoin + `SET r.state = d.state, r.ended_at = UTC_TIMESTAMP(3)` + holdListWhere + ` AND r.expires_at <= d.expires_at /*app='holdover',op='end',step='holds'*/`
-	// An extension was told to a buyer: no give-back may undo its hold.
-	extendHoldsTail = holdListJoin + `SET r.expires_at = d.expires_at, r.firm = 1` + holdListWhere + ` /*app='holdover',op='extend',step='holds'*/`
+	// An extension was told to a buyer: no give-back may undo its hold, and no
+	// other one that was read before it may move it back.
+	extendHoldsTail = holdListJoin + `SET r.expires_at = GREATEST(r.expires_at, d.expires_at), r.firm = 1` + holdListWhere + ` /*app='holdover',op='extend',step='holds'*/`
+	// In the application's own transaction, which may be at REPEATABLE READ: each
+	// row by its whole key, because a search by the token alone would lock the gap
+	// behind it, and with it other buyers' inserts.
+	endLinesHead  = `UPDATE (`
+	endLinesFirst = `SELECT ? AS line`
+	endLinesNext  = ` UNION ALL SELECT ?`
+	endLinesTail  = `) d STRAIGHT_JOIN reserved_quantities r FORCE INDEX (PRIMARY) ON r.token = ? AND r.line = d.line
+SET r.state = 'claimed', r.ended_at = UTC_TIMESTAMP(3)
+WHERE r.state = 'held' AND r.attempt = ? AND r.granted_at = ? /*app='holdover',op='claim_tx',step='lines'*/`
+
 	stmtClaimedPart = `UPDATE reserved_quantities FORCE INDEX (PRIMARY) SET claimed = ? WHERE token = ? AND line = ? /*app='holdover',op='claim',step='part'*/`
 	stmtLater       = `UPDATE reserved_quantities FORCE INDEX (PRIMARY) SET expires_at = ?, firm = 1
 WHERE token = ? AND state = 'held' AND expires_at < ? /*app='holdover',op='extend',step='fact'*/`

@@ -30,6 +30,7 @@ type Store struct {
 	positions *positions
 	life      context.Context // of shared transactions; over when the Store is closed
 	stop      context.CancelFunc
+	contended contended
 	reserves  *batcher[wanted]
 	claims    *batcher[endCall]
 	ends      *batcher[endCall] // releases and expiries
@@ -50,9 +51,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.positions = newPositions()
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.reserves = batcherOf(s, cfg.BatchTransactions, s.reserveShared)
-	s.claims = batcherOf(s, cfg.EndTransactions, s.endTogether)
-	s.ends = batcherOf(s, cfg.EndTransactions, s.endTogether)
-	s.extends = batcherOf(s, cfg.EndTransactions, s.extendTogether)
+	s.claims = batcherOf(s, cfg.EndTransactions, s.endShare)
+	s.ends = batcherOf(s, cfg.EndTransactions, s.endShare)
+	s.extends = batcherOf(s, cfg.EndTransactions, s.extendShare)
 	base := tuned(dsn, cfg.OpTimeout, s.log)
 	s.main = s.pool(base, cfg.LockWait, cfg.MaxOpenConns, cfg.WrapConnector)
 	s.control = s.pool(base, time.Second, controlConns, nil)
@@ -65,7 +66,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-func batcherOf[C any](s *Store, slots int, run func(context.Context, []*C)) *batcher[C] {
+func batcherOf[C any](s *Store, slots int, run run[C]) *batcher[C] {
 	begin := func() (context.Context, context.CancelFunc) { return s.deadline(s.life) }
 	return newBatcher(s.cfg.BatchSize, slots, s.cfg.BatchQueue, begin, run)
 }

@@ -20,36 +20,87 @@ type endCall struct {
 	err   error
 }
 
-// endTogether is the run of the claim and the end batchers: one transaction for
-// all calls whose hold is there to be ended. The ledger's updates are added up,
-// one for each item. When it fails, halves are tried, down to the call at
-// fault: it harms nobody else.
-func (s *Store) endTogether(ctx context.Context, calls []*endCall) {
-	err := s.transact(ctx, s.main, calls[0].op, calls[0].token, func(ctx context.Context, t *tx) error {
-		return t.endAll(ctx, calls)
-	})
-	switch {
-	case err == nil:
-		return
-	case len(calls) == 1 && (number(err) == errMismatch || checkFailed(err)):
-		calls[0].apart = true
-		return
-	case len(calls) > 1 && divisible(err):
-		s.stats.split.Add(1)
-		half := len(calls) / 2
-		s.endTogether(ctx, calls[:half])
-		s.endTogether(ctx, calls[half:])
-		return
+// endShare is the run of the claim and the end batchers. Calls of locations
+// where somebody else keeps a lock go on without the slot, each location for
+// itself, and its next calls at once.
+func (s *Store) endShare(ctx context.Context, calls []*endCall, done func(*endCall)) func(context.Context, func(*endCall)) {
+	blocked := s.endTogether(ctx, calls, sharing, done)
+	if len(blocked) == 0 {
+		return nil
 	}
-	for _, c := range calls {
-		c.err = forCall(err, c.op, c.token)
+	first := func(c *endCall) key {
+		if len(c.Lines) == 0 { // not read yet
+			return key{}
+		}
+		return keyOf(c.Shop, c.Lines[0])
+	}
+	return func(ctx context.Context, done func(*endCall)) {
+		apart(groupsOf(blocked, first, nil), func(group []*endCall) {
+			if len(group) < len(blocked) { // most of them don't wait for what some wait for
+				if group = s.endTogether(ctx, group, waiting, done); len(group) == 0 {
+					return
+				}
+			}
+			s.contended.mark([]key{first(group[0])})
+			s.endTogether(ctx, group, patient, done)
+		})
 	}
 }
 
-func (t *tx) endAll(ctx context.Context, calls []*endCall) error {
+// manner is how calls that share a transaction take a lock that is not free.
+type manner uint8
+
+const (
+	sharing manner = iota // they go apart; where it is known to be kept, without waiting
+	waiting               // they wait once
+	patient               // they wait until their time is over
+)
+
+// endTogether is one transaction for all calls whose hold is there to be ended.
+// The ledger's updates are added up, one for each item. It returns the calls
+// that have to wait for a lock. When the server refuses the transaction, halves
+// are tried, down to the call at fault: it harms nobody else.
+func (s *Store) endTogether(ctx context.Context, calls []*endCall, how manner, done func(*endCall)) (blocked []*endCall) {
+	err := s.transactWith(ctx, s.main, calls[0].op, calls[0].token, how == patient, func(ctx context.Context, t *tx) (err error) {
+		blocked, err = t.endAll(ctx, calls, how)
+		return err
+	})
+	fault := len(calls) == 1 && err != nil
+	switch {
+	case err == nil:
+		for _, c := range calls {
+			if !slices.Contains(blocked, c) {
+				done(c)
+			}
+		}
+		return blocked
+	case number(err) == errLockWait && how != patient:
+		s.stats.split.Add(1)
+		return calls
+	case fault && (number(err) == errMismatch || checkFailed(err)):
+		calls[0].apart = true
+		done(calls[0])
+		return nil
+	case fault && number(err) == errDuplicateKey:
+		// Only its ledger entry can be there: an earlier hold with this token was
+		// claimed, and is so long gone that nothing else is left of it.
+		err = reused(calls[0].token)
+	case !fault && number(err) != errLockWait && divisible(err):
+		s.stats.split.Add(1)
+		half := len(calls) / 2
+		return append(s.endTogether(ctx, calls[:half], how, done), s.endTogether(ctx, calls[half:], how, done)...)
+	}
+	for _, c := range calls {
+		c.err = forCall(err, c.op, c.token)
+		done(c)
+	}
+	return nil
+}
+
+func (t *tx) endAll(ctx context.Context, calls []*endCall, how manner) (blocked []*endCall, err error) {
 	fence, found, err := t.readHolds(ctx, len(calls), func(i int) (holdover.Token, holdover.Epoch) { return calls[i].token, calls[i].epoch })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var todo []*endCall
 	seen := map[holdover.Token]bool{}
@@ -62,6 +113,8 @@ func (t *tx) endAll(ctx context.Context, calls []*endCall) error {
 			c.err = errChanged // by the call before it: read again
 		case c.State != holdover.StateHeld, c.shop != 0 && c.shop != c.Shop, c.how == holdover.StateExpired && !c.due && !c.fact:
 			c.err = errAlone
+		case how == sharing && t.s.contended.any(keysOf(c.Shop, c.Lines)):
+			blocked = append(blocked, c)
 		default:
 			if c.how == holdover.StateClaimed {
 				if c.Claimed, c.err = c.PartOf(c.part); c.err != nil {
@@ -73,7 +126,7 @@ func (t *tx) endAll(ctx context.Context, calls []*endCall) error {
 		}
 	}
 	if len(todo) == 0 {
-		return nil
+		return blocked, nil
 	}
 	slices.SortFunc(todo, func(a, b *endCall) int { return bytes.Compare(a.token[:], b.token[:]) }) // one order of locks
 	var issued, claimed []amount
@@ -108,12 +161,12 @@ func (t *tx) endAll(ctx context.Context, calls []*endCall) error {
 		}
 	}
 	if _, err := t.send(ctx, b.commit()); err != nil {
-		return err
+		return nil, err
 	}
 	for _, c := range todo {
 		c.State, c.did = c.how, true
 	}
-	return nil
+	return blocked, nil
 }
 
 // readHolds reads several holds, without a lock, behind the fence if one of the

@@ -22,6 +22,15 @@ func wantedOf(requests ...holdover.Request) []*wanted {
 	return calls
 }
 
+func ignore[C any](C) {}
+
+// share is a reserve batch to its end, as the batcher makes it.
+func (s *Store) share(ctx context.Context, calls []*wanted) {
+	if rest := s.reserveShared(ctx, calls, ignore); rest != nil {
+		rest(ctx, ignore)
+	}
+}
+
 // TestReserveTogether: each call of a batch has its own answer, and none is
 // harmed by another: sold out, not loaded, another epoch, a token that has rows
 // already, twice in the batch, a cart that can't be filled in the middle.
@@ -59,7 +68,7 @@ func TestReserveTogether(t *testing.T) {
 	stale := wantedOf(request(line(1, 1, 1)))[0]
 	stale.epoch = 4
 	calls = append(calls, stale)
-	f.reserveShared(t.Context(), calls)
+	f.share(t.Context(), calls)
 	want := []error{nil, holdover.ErrOutOfStock, holdover.ErrNotLoaded, errTaken, nil, holdover.ErrOutOfStock, nil, errTaken, nil, holdover.ErrOutOfStock, holdover.ErrStale}
 	for i, w := range calls {
 		if !errors.Is(w.err, want[i]) || want[i] == nil && w.err != nil {
@@ -93,7 +102,7 @@ func TestHalves(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := wantedOf(request(line(1, 1, 1)), request(line(1, 1, 2)), bad, request(line(1, 1, 3)), request(line(1, 1, 4)))
-	f.reserveShared(t.Context(), calls)
+	f.share(t.Context(), calls)
 	for i, w := range calls {
 		if (w.err != nil) != (i == 2) {
 			t.Errorf("call %d: %v", i, w.err)
@@ -128,13 +137,13 @@ func TestEndTogether(t *testing.T) {
 		return calls
 	}
 	claimed, released, twice := hold(), hold(), hold()
-	f.endTogether(t.Context(), ends(holdover.StateClaimed, claimed))
-	f.endTogether(t.Context(), ends(holdover.StateReleased, released))
+	f.endTogether(t.Context(), ends(holdover.StateClaimed, claimed), patient, ignore)
+	f.endTogether(t.Context(), ends(holdover.StateReleased, released), patient, ignore)
 	calls := ends(holdover.StateClaimed, hold(), hold(), hold(), twice, twice, claimed, released, holdover.NewToken(), hold())
 	calls[2].part = []holdover.Line{line(2, 1, 1)}
 	calls[8].part = []holdover.Line{line(2, 1, 4)}
 	before := f.number(t, "SELECT available FROM inventory_ledger WHERE item_id = 2")
-	f.endTogether(t.Context(), calls)
+	f.endTogether(t.Context(), calls, patient, ignore)
 	want := []error{nil, nil, nil, nil, errChanged, errAlone, errAlone, errAlone, holdover.ErrInvalid}
 	for i, c := range calls {
 		if !errors.Is(c.err, want[i]) || want[i] == nil && (c.err != nil || !c.did || c.State != holdover.StateClaimed) {
@@ -145,7 +154,7 @@ func TestEndTogether(t *testing.T) {
 		t.Errorf("%d units were claimed, want 3+3+1+3", n)
 	}
 	early := ends(holdover.StateExpired, hold())[0]
-	f.endTogether(t.Context(), []*endCall{early})
+	f.endTogether(t.Context(), []*endCall{early}, patient, ignore)
 	if !errors.Is(early.err, errAlone) || early.did {
 		t.Errorf("an expiry that came too early: %v", early.err)
 	}

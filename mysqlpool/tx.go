@@ -32,6 +32,12 @@ type tx struct {
 // goes on in a transaction after one. Errors of the server come back as
 // *holdover.StoreError; what step itself returns comes back as it is.
 func (s *Store) transact(ctx context.Context, db *sql.DB, op string, token holdover.Token, step func(context.Context, *tx) error) error {
+	return s.transactWith(ctx, db, op, token, true, step)
+}
+
+// transactWith is transact; without patience a lock wait that ran out is not
+// waited for again: others share the transaction.
+func (s *Store) transactWith(ctx context.Context, db *sql.DB, op string, token holdover.Token, patient bool, step func(context.Context, *tx) error) error {
 	pause := s.cfg.RetryBackoff
 	for try := 0; ; try++ {
 		err := s.attempt(ctx, db, op, step)
@@ -48,7 +54,7 @@ func (s *Store) transact(ctx context.Context, db *sql.DB, op string, token holdo
 		case errLockWait:
 			s.stats.lockWaits.Add(1)
 		}
-		if !retryable(err) || try >= s.cfg.MaxRetries || !sleep(ctx, rand.N(pause+1)) {
+		if !retryable(err) || !patient && number(err) == errLockWait || try >= s.cfg.MaxRetries || !sleep(ctx, rand.N(pause+1)) {
 			return s.fail(op, token, timedOut(ctx, err))
 		}
 		s.stats.retries.Add(1)

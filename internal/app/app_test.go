@@ -206,6 +206,73 @@ func TestImportOverLiveStock(t *testing.T) {
 	}
 }
 
+// TestImportWaitsForAdjustments: a counter that is made from the ledger has
+// every adjustment in it; one that reaches Redis afterwards would count twice.
+func TestImportWaitsForAdjustments(t *testing.T) {
+	c := newConfig(t)
+	s := newStores(t, c)
+	fences(t, s, holdover.StageRedis)
+	raw := redis.NewClient(&redis.Options{Addr: c.Pods[0].Redis.Addr, DB: c.Pods[0].Redis.DB})
+	defer raw.Close()
+	row := func(item, available int64) mysqlpool.StockRow {
+		return mysqlpool.StockRow{Shop: 1, Item: item, Group: 1, Available: available}
+	}
+	if _, err := ImportStock(t.Context(), s, []mysqlpool.StockRow{row(5, 10), row(6, 10)}); err != nil {
+		t.Fatal(err)
+	}
+	change := func(item, delta int64) holdover.Adjustment {
+		return holdover.Adjustment{Token: holdover.NewToken(), Shop: 1, Item: item, Group: 1, Delta: delta, Reason: "test", By: "ada"}
+	}
+	raise, lower := change(5, 5), change(6, -4)
+	made, err := s.MySQL.Adjust(t.Context(), 0, raise, holdover.AdjustTerms{Redis: true})
+	if err != nil || !made.Owed {
+		t.Fatalf("%+v %v", made, err)
+	}
+	given, err := s.Redis.LowerFor(t.Context(), 1, lower, 4, true)
+	if err != nil || given.Units != 4 {
+		t.Fatalf("%+v %v", given, err)
+	}
+	if err := raw.Del(t.Context(), "inventory:1:5", "inventory:1:6").Err(); err != nil { // lost
+		t.Fatal(err)
+	}
+	for want, rows := range map[string][]mysqlpool.StockRow{raise.Token.String(): {row(5, 15), row(7, 3)}, lower.Token.String(): {row(6, 10), row(7, 3)}} {
+		_, err := ImportStock(t.Context(), s, rows)
+		if !errors.Is(err, holdover.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "has settled it") {
+			t.Errorf("%v", err)
+		}
+	}
+	if stock, err := s.MySQL.Probe(t.Context(), 1, []int64{7}); err != nil && !errors.Is(err, holdover.ErrNotLoaded) || len(stock) != 0 {
+		t.Errorf("something was written: %+v %v", stock, err)
+	}
+	// Others go on meanwhile.
+	if done, err := ImportStock(t.Context(), s, []mysqlpool.StockRow{row(8, 3)}); err != nil || done.Counters != 1 {
+		t.Errorf("%+v %v", done, err)
+	}
+
+	facade, err := dualwrite.New(dualwrite.Config{Pod: "pod-a", Instance: "settles", Redis: s.Redis, MySQL: s.MySQL, ClaimAge: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := facade.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for open, err := openAdjustments(t.Context(), s); len(open) > 0; open, err = openAdjustments(t.Context(), s) {
+		if err = errors.Join(err, facade.SettleAdjustments(t.Context())); err != nil || time.Now().After(deadline) {
+			t.Fatal(open, err)
+		}
+	}
+	done, err := ImportStock(t.Context(), s, []mysqlpool.StockRow{row(5, 15), row(6, 6)})
+	if err != nil || done.Counters != 2 {
+		t.Fatalf("%+v %v", done, err)
+	}
+	for key, want := range map[string]int{"inventory:1:5": 15, "inventory:1:6": 6} {
+		if n, err := raw.Get(t.Context(), key).Int(); err != nil || n != want {
+			t.Errorf("%s is %d, want %d: %v", key, n, want, err)
+		}
+	}
+}
+
 // TestImportMany: more items than one question names, some with a counter.
 func TestImportMany(t *testing.T) {
 	c := newConfig(t)

@@ -87,7 +87,7 @@ type PoolConfig struct {
 	LockWait    time.Duration `yaml:"lock_wait"`   // innodb_lock_wait_timeout, whole seconds; 1 s, better shorter than timing.call
 
 	BatchSize         int           `yaml:"batch_size"`         // concurrent calls of one shared transaction; 128; 1: every call has its own
-	BatchTransactions int           `yaml:"batch_transactions"` // shared transactions under way, of each kind of call; 2
+	BatchTransactions int           `yaml:"batch_transactions"` // shared transactions of reserves under way; 2
 	BatchQueue        int           `yaml:"batch_queue"`        // calls of one kind that may wait, half of them for one item; 10,000; over it: overloaded
 	RefillAhead       time.Duration `yaml:"refill_ahead"`       // a pool is filled for what its item sells in this time, never over cap; 1 s
 }

@@ -42,11 +42,15 @@ const planChunk = 100
 // be at work between the reads of holds and counters.
 const planTries = 3
 
+// maxOpen bounds the adjustments between the two stores that are looked at.
+const maxOpen = 1000
+
 // PlanImport looks at what rows would change: the ledger gets those that it
 // does not have, Redis the counters that it does not have: the ledger's sum over
 // locations less the units in its live holds. It refuses a row whose ledger value
-// differs, and a counter that is there and would not add up. The errors of
-// refusals match holdover.ErrInvalid.
+// differs, a counter that is there and would not add up, and a missing counter
+// that an adjustment still has to reach. The errors of refusals match
+// holdover.ErrInvalid.
 func PlanImport(ctx context.Context, s *Stores, rows []mysqlpool.StockRow) (*Import, error) {
 	plan := &Import{stores: s, rows: rows, counters: map[int64]map[int64]int64{}}
 	byShop := map[int64]map[int64][]mysqlpool.StockRow{} // shop, item
@@ -103,6 +107,12 @@ func (p *Import) check(ctx context.Context, shop int64, items []int64, rows map[
 	if err != nil {
 		return nil, nil, err
 	}
+	open := map[[2]int64]holdover.Token{}
+	if len(counters) < len(items) {
+		if open, err = openAdjustments(ctx, p.stores); err != nil { // after the ledger: what changes it later reaches the counter later
+			return nil, nil, err
+		}
+	}
 	no := func(item int64, format string, args ...any) error {
 		return &holdover.InvalidError{Field: fmt.Sprintf("shop %d item %d:", shop, item), Problem: fmt.Sprintf(format, args...)}
 	}
@@ -129,6 +139,8 @@ func (p *Import) check(ctx context.Context, shop int64, items []int64, rows map[
 			refused = append(refused, no(item, "has %d units over its locations, more than 2^53", sum))
 		case loaded && fresh && counter != sum-heldUnits:
 			off = append(off, no(item, "redis has a counter of %d, the ledger would have %d with %d units held: they must add up before the item is imported", counter, sum, heldUnits))
+		case !loaded && open[[2]int64{shop, item}] != holdover.Token{}:
+			off = append(off, no(item, "redis has no counter, and adjustment %s is still owed to it: a counter made from the ledger now would be changed by it once more. Wait until `holdover serve` has settled it, or bring redis back first", open[[2]int64{shop, item}]))
 		case !loaded && heldInMySQL > heldUnits:
 			off = append(off, no(item, "redis has no counter, and %d units held where mysql has %d: it lost data, and is rebuilt from mysql, not from a file", heldUnits, heldInMySQL))
 		case !loaded && sum < heldUnits:
@@ -186,6 +198,31 @@ func countersOf(ctx context.Context, s *Stores, shop int64, items []int64) (map[
 		maps.Copy(found, some)
 	}
 	return found, nil
+}
+
+// openAdjustments are those that one store has made and the other has not, one
+// for each shop and item: what Redis is owed, and what it gave up and MySQL has
+// not decided.
+func openAdjustments(ctx context.Context, s *Stores) (map[[2]int64]holdover.Token, error) {
+	owed, err := s.MySQL.OwedAdjustments(ctx, maxOpen)
+	if err != nil {
+		return nil, err
+	}
+	lowered, err := s.Redis.LoweredAdjustments(ctx, 0, maxOpen)
+	if err != nil {
+		return nil, err
+	}
+	if len(owed) == maxOpen || len(lowered) == maxOpen {
+		return nil, fmt.Errorf("pod %s: more than %d adjustments are between the two stores, nothing was imported: wait until `holdover serve` has settled them", s.Name, maxOpen-1)
+	}
+	open := map[[2]int64]holdover.Token{}
+	for _, a := range owed {
+		open[[2]int64{a.Shop, a.Item}] = a.Token
+	}
+	for _, l := range lowered {
+		open[[2]int64{l.Shop, l.Item}] = l.Token
+	}
+	return open, nil
 }
 
 // heldInRedis adds up the live holds by shop and item.
