@@ -44,6 +44,9 @@ import (
 // beyond it count as held, and the lowering is refused or clamped for them.
 const maxLeftovers = 10_000
 
+// whenever is a grace that lists holds as due whatever their expiry is.
+const whenever = -100 * 365 * 24 * time.Hour
+
 // RedisAdjustments is Redis's part.
 type RedisAdjustments interface {
 	// LowerFor gives up units under the epoch, before MySQL decides. Where Redis
@@ -159,7 +162,7 @@ func (f *Facade) lowerFirst(ctx context.Context, v *view, a holdover.Adjustment)
 // them: it must never have less than its pool and holds. A hold that Redis does
 // not know (any more) stays until its time has passed, and then ends there first.
 func (f *Facade) endLeftovers(ctx context.Context, v *view, shop, item int64) error {
-	held, err := f.mysql.Due(ctx, -f.cfg.Limits.MaxLife, shop, []int64{item}, maxLeftovers)
+	held, err := f.mysql.Due(ctx, whenever, shop, []int64{item}, maxLeftovers)
 	if err != nil {
 		return err
 	}

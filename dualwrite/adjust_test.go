@@ -11,6 +11,7 @@ import (
 
 	"holdover"
 	"holdover/dualwrite"
+	"holdover/mysqlpool"
 )
 
 func (r *faultyRedis) LowerFor(ctx context.Context, e holdover.Epoch, a holdover.Adjustment, units int64, sells bool) (holdover.Lowered, error) {
@@ -438,4 +439,54 @@ func TestAdjustLoop(t *testing.T) {
 	eventually(t, "the other instance's loop has settled it", func() bool { return r.ledger(t, r.shop, 1) == 6 })
 	eventually(t, "nothing is open", func() bool { owed, lowered := r.open(t); return owed+lowered == 0 })
 	r.both(t, "settled", 6, 6)
+}
+
+// TestAdjustAfterGoingBackToRedis: MySQL is left alone there, and what it kept
+// of an earlier shadow and is over in Redis stands in no lowering's way. What is
+// not over does, and the ledger never gets below its pool and holds.
+func TestAdjustAfterGoingBackToRedis(t *testing.T) {
+	r := newRig(t, holdover.StageShadow, 10, func(c *dualwrite.Config) { c.ReaperGrace = time.Millisecond })
+	over, live := r.hold(t), r.hold(t)
+	reach(t, r.f, holdover.StageRedis)
+	onlyMySQL := func(expires time.Time) holdover.Token {
+		h := holdover.Hold{Token: holdover.NewToken(), Shop: r.shop, Lines: []holdover.Line{line(1, 1)}, State: holdover.StateHeld, GrantedAt: time.Now().Add(-time.Hour), ExpiresAt: expires}
+		if _, err := r.mysql.Apply(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		return h.Token
+	}
+	past, unknown := onlyMySQL(time.Now().Add(-time.Minute)), onlyMySQL(time.Now().Add(time.Hour))
+	wantOK(t, "release", releaseOn(r.f, r.shop, over))
+
+	if _, err := r.f.Adjust(t.Context(), r.change(-1)); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := r.mysql.Lookup(t.Context(), over); err != nil || h.State != holdover.StateHeld {
+		t.Errorf("mysql was not left alone where it has enough: %s, %v", h.State, err)
+	}
+	r.both(t, "enough in mysql as it is", 8, 9)
+
+	var refused *holdover.AdjustRefusedError
+	if _, err := r.f.Adjust(t.Context(), r.change(-8)); !errors.As(err, &refused) || refused.Free != 7 {
+		t.Errorf("a hold that is not over: %v", err)
+	}
+	r.both(t, "refused", 8, 9)
+	for token, want := range map[holdover.Token]holdover.State{over: holdover.StateReleased, past: holdover.StateExpired, unknown: holdover.StateHeld, live: holdover.StateHeld} {
+		if h, err := r.mysql.Lookup(t.Context(), token); err != nil || h.State != want {
+			t.Errorf("mysql has it as %s, want %s: %v", h.State, want, err)
+		}
+	}
+	if h, err := r.redis.Lookup(t.Context(), past); err != nil || h.State != holdover.StateExpired {
+		t.Errorf("redis has the one that it did not know as %s, %v", h.State, err)
+	}
+
+	if done, err := r.f.Adjust(t.Context(), r.change(-7)); err != nil || done.Changed != -7 {
+		t.Errorf("all that is free: %+v, %v", done, err)
+	}
+	r.both(t, "lowered", 1, 2)
+	wantOK(t, "claim", claimOn(r.f, r.shop, live))
+	r.both(t, "claimed", 1, 1)
+	if c, err := r.mysql.Conserve(t.Context(), mysqlpool.ConserveConfig{Looks: 1}); err != nil || !c.OK() {
+		t.Errorf("%s, %v", c.Summary(), err)
+	}
 }

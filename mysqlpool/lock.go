@@ -14,14 +14,15 @@ import (
 type stockHere struct {
 	units    map[key][]unit
 	headroom map[key]int64 // with the items' own locks only
-	locked   []lockedRows  // what positions counts as out until the transaction ends
-	now      time.Time     // the server's
+	filled   map[key]uint64
+	locked   []lockedRows // what positions counts as out until the transaction ends
+	now      time.Time    // the server's
 }
 
 // lockedRows are rows of a location, as positions has them.
 type lockedRows struct {
 	amount
-	count uint64
+	count uint64 // positions.counted when the COMMIT was sent
 }
 
 // missing lists the lines of w that get fewer units than they want.
@@ -47,7 +48,7 @@ func (s *stockHere) take(a amount) (units []unit, direct int64) {
 // lookAndLock answers the calls that can be answered without units (another
 // epoch, a token that has rows), and locks what the others want.
 func (t *tx) lookAndLock(ctx context.Context, calls []*wanted, decisive, look bool) (*stockHere, []*wanted, error) {
-	there := &stockHere{units: map[key][]unit{}, headroom: map[key]int64{}}
+	there := &stockHere{units: map[key][]unit{}, headroom: map[key]int64{}, filled: map[key]uint64{}}
 	b := new(statement)
 	var scans []func(*sql.Rows) error
 	var f fenceScan
@@ -206,6 +207,11 @@ func (t *tx) grab(ctx context.Context, b *statement, scans []func(*sql.Rows) err
 	var from []int64
 	if skipLocked {
 		from = t.s.positions.scanFrom(wants)
+		for _, w := range wants {
+			if there.filled != nil {
+				there.filled[w.key] = t.s.positions.filled(w.key)
+			}
+		}
 	}
 	if err := t.ask(ctx, b, append(scans, b.grabInto(wants, from, there)...)...); err != nil {
 		return err
@@ -235,8 +241,8 @@ func (t *tx) grab(ctx context.Context, b *statement, scans []func(*sql.Rows) err
 		for _, u := range units {
 			last = max(last, u.number)
 		}
-		count := t.s.positions.grabbed(w, int64(len(units)), last)
-		there.locked = append(there.locked, lockedRows{amount{w.key, int64(len(units))}, count})
+		t.s.positions.grabbed(w, int64(len(units)), last)
+		there.locked = append(there.locked, lockedRows{amount: amount{w.key, int64(len(units))}})
 	}
 	return nil
 }

@@ -23,9 +23,10 @@ type position struct {
 	left  int64  // never fewer than the rows that nobody has locked, if nobody else has refilled since
 	out   int64  // rows that transactions of this process have locked
 	count uint64 // how often the rows were counted
+	fills uint64 // how often this process has added rows
 
-	searched bool  // all rows were scanned since the last refill, and there were too few
-	low      int64 // a refill is due below this
+	search time.Time // a scan of all rows that came short is not repeated before
+	low    int64     // a refill is due below this
 
 	sold  int64 // units taken since the rate was last worked out
 	since time.Time
@@ -80,9 +81,8 @@ func (p *positions) floor(k key) int64 {
 	return 0
 }
 
-// grabbed notes what a scan found and where it ended. The count that it returns
-// is for back.
-func (p *positions) grabbed(w amount, n, last int64) (count uint64) {
+// grabbed notes what a scan found and where it ended.
+func (p *positions) grabbed(w amount, n, last int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.get(w.key)
@@ -91,7 +91,16 @@ func (p *positions) grabbed(w amount, n, last int64) (count uint64) {
 	if last >= pos.from {
 		pos.from = last + 1
 	}
-	return pos.count
+}
+
+// counted is how often the rows were counted, for back.
+func (p *positions) counted(k key) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pos := p.at[k]; pos != nil {
+		return pos.count
+	}
+	return 0
 }
 
 // rows is how many rows there are at most, when it is certain without a count:
@@ -110,24 +119,37 @@ func (p *positions) rows(k key, next int64) (rows int64, certain bool) {
 	return max(0, pos.left+pos.out), true
 }
 
-// more reports whether there may be rows beyond the n that a hint led to. A scan
-// of all rows that found no more either is not repeated before the next refill.
+// filled is how often this process has added rows to the pool.
+func (p *positions) filled(k key) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pos := p.at[k]; pos != nil {
+		return pos.fills
+	}
+	return 0
+}
+
+// searchEvery is how soon a scan of all rows is repeated that came short: with a
+// blocked purge it reads every row that was ever sold.
+const searchEvery = time.Second
+
+// more reports whether there may be rows beyond the n that a hint led to.
 func (p *positions) more(k key, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.at[k]
-	return pos == nil || pos.next == 0 || !pos.searched && pos.left > n
+	return pos == nil || pos.next == 0 || pos.left > n && p.now().After(pos.search)
 }
 
 // searched notes that a scan of all rows came short too.
 func (p *positions) searched(k key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.get(k).searched = true
+	p.get(k).search = p.now().Add(searchEvery)
 }
 
 // back notes the end of a transaction that had rows locked and sold some. If
-// they were counted since, it is not certain that the count had the sold ones in
+// they were counted while it was being committed, it is not certain that the count had the sold ones in
 // it: then they stay in the bound, which may be too high and never too low.
 func (p *positions) back(locked amount, sold int64, count uint64) {
 	p.mu.Lock()
@@ -138,9 +160,6 @@ func (p *positions) back(locked amount, sold int64, count uint64) {
 	}
 	pos.out = max(0, pos.out-locked.n)
 	pos.left += locked.n - sold
-	if sold < locked.n {
-		pos.searched = false
-	}
 }
 
 // took notes units that were sold and reports whether a refill is due. The rows
@@ -170,14 +189,19 @@ func (p *positions) refilled(k key, f found, pause time.Duration) {
 	defer p.mu.Unlock()
 	pos := p.get(k)
 	pos.floor = max(pos.floor, f.floor)
+	if f.counted {
+		pos.from = max(pos.from, f.floor) // over what other instances have sold
+	}
 	if pos.from == 0 && f.added > 0 {
 		pos.from = f.next - f.added
 	}
 	if f.counted {
 		pos.count++
 	}
+	if f.added > 0 {
+		pos.fills++
+	}
 	pos.left, pos.low, pos.next = f.rows-pos.out, f.low, f.next
-	pos.searched = pos.searched && f.added == 0
 	if !f.headroom { // nothing more to give: not asked again at once
 		pos.dry = p.now().Add(pause)
 	}

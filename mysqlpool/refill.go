@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -15,6 +16,11 @@ import (
 type need struct {
 	key
 	low, target int64
+
+	// short: somebody found too few rows, when the pool had been filled so often.
+	// If it was not filled since, what is remembered of it is wrong.
+	short bool
+	seen  uint64
 }
 
 // maxRefill bounds the rows that one refill transaction makes: claims of the
@@ -23,19 +29,24 @@ const maxRefill = 1000
 
 // refillShort puts rows into the pools that were short of what the calls want:
 // one refill for all of them.
-func (s *Store) refillShort(ctx context.Context, calls []*wanted) error {
+func (s *Store) refillShort(ctx context.Context, calls []*wanted, patient bool) error {
 	var all []amount
+	seen := map[key]uint64{}
 	for _, w := range calls {
 		all = append(all, w.short...)
+		for i, a := range w.short {
+			seen[a.key] = max(seen[a.key], w.seen[i])
+		}
 	}
 	var needs []need
 	for _, a := range sum(all...) {
 		n := s.need(a.key)
+		n.short, n.seen = true, seen[a.key]
 		n.low = min(s.cfg.PoolCap, max(n.low, a.n))
 		n.target = max(n.target, n.low)
 		needs = append(needs, n)
 	}
-	_, err := s.refillAll(ctx, needs)
+	_, err := s.refillAll(ctx, needs, patient)
 	return err
 }
 
@@ -44,24 +55,24 @@ func (s *Store) refillShort(ctx context.Context, calls []*wanted) error {
 // refill is due when half of it is gone.
 func (s *Store) need(k key) need {
 	target := min(s.cfg.PoolCap, max(s.cfg.RefillBatch, s.positions.ahead(k, s.cfg.RefillAhead)))
-	return need{k, (target + 1) / 2, target}
+	return need{key: k, low: (target + 1) / 2, target: target}
 }
 
 // refill fills the pool of one item at one location; see refillAll.
 func (s *Store) refill(ctx context.Context, k key, low, target int64) (added int64, err error) {
-	return s.refillAll(ctx, []need{{k, low, target}})
+	return s.refillAll(ctx, []need{{key: k, low: low, target: target, short: true, seen: math.MaxUint64}}, true)
 }
 
 // refillAll fills pools, in key order, as many in one transaction as maxRefill
 // allows: the commits are what a refill costs. It returns the rows added.
-func (s *Store) refillAll(ctx context.Context, needs []need) (added int64, err error) {
+func (s *Store) refillAll(ctx context.Context, needs []need, patient bool) (added int64, err error) {
 	for len(needs) > 0 {
 		n, rows := 0, int64(0)
 		for n < len(needs) && n < maxKeys && (n == 0 || rows+needs[n].target <= maxRefill) {
 			rows += needs[n].target
 			n++
 		}
-		more, err := s.refillTogether(ctx, needs[:n])
+		more, err := s.refillTogether(ctx, needs[:n], patient)
 		added += more
 		if err != nil {
 			return added, err
@@ -74,11 +85,11 @@ func (s *Store) refillAll(ctx context.Context, needs []need) (added int64, err e
 // refillTogether is one transaction of refillAll. The locks on the pool_state
 // rows make one caller refill: the others wait, look again and go on. Rows
 // never exceed the cap, because only the holder of a lock adds any.
-func (s *Store) refillTogether(ctx context.Context, needs []need) (added int64, err error) {
+func (s *Store) refillTogether(ctx context.Context, needs []need, patient bool) (added int64, err error) {
 	var missing []key
 	for made := false; ; made = true {
 		missing = nil
-		err = s.transact(ctx, s.main, "refill", holdover.Token{}, func(ctx context.Context, t *tx) (err error) {
+		err = s.transactWith(ctx, s.main, "refill", holdover.Token{}, patient, func(ctx context.Context, t *tx) (err error) {
 			added, missing, err = t.refill(ctx, needs)
 			return err
 		})
@@ -101,8 +112,8 @@ func (s *Store) refillTogether(ctx context.Context, needs []need) (added int64, 
 
 // refill locks, counts where it has to, and writes: a round trip each. What
 // buyers have taken since the last refill is known when they are all of this
-// process; otherwise the rows are counted, those too that a buyer is about to
-// take: they may come back.
+// process, and so is what another caller has just refilled; otherwise the rows
+// are counted, those too that a buyer is about to take: they may come back.
 func (t *tx) refill(ctx context.Context, needs []need) (added int64, missing []key, err error) {
 	keys := make([]key, len(needs))
 	for i, n := range needs {
@@ -156,7 +167,7 @@ func (t *tx) countPools(ctx context.Context, needs []need, locked map[key]poolRo
 	var scans []func(*sql.Rows) error
 	for i, n := range needs {
 		rows, certain := t.s.positions.rows(n.key, locked[n.key].next)
-		if certain && rows < n.low {
+		if certain && (rows < n.low || !n.short || t.s.positions.filled(n.key) > n.seen) {
 			pools[i].rows = rows
 			continue
 		}
@@ -253,7 +264,7 @@ func (s *Store) refillChunks(ctx context.Context, needs []need) error {
 	var failed error
 	for chunk := range slices.Chunk(needs, maxKeys) {
 		opCtx, cancel := s.deadline(ctx)
-		_, err := s.refillAll(opCtx, chunk)
+		_, err := s.refillAll(opCtx, chunk, true)
 		cancel()
 		failed = errors.Join(failed, err)
 	}

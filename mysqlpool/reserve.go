@@ -30,6 +30,7 @@ type wanted struct {
 	answer holdover.Hold
 	err    error
 	short  []amount // what the pool could not give, the last time it was asked
+	seen   []uint64 // how often it had been filled then
 }
 
 // hold is what is written once the units are there; now is the server's clock.
@@ -113,10 +114,27 @@ func (s *Store) grant(ctx context.Context, w *wanted) (holdover.Hold, error) {
 	return w.answer, w.err
 }
 
-// reserveShared is the run of the reserve batcher. Who came short goes on
-// without the slot: that waits for refills, and in the end for locks.
+// reserveShared is the run of the reserve batcher: a try, and where the pool was
+// short a refill and another one. Who comes short again, or needs a pool whose
+// lock somebody keeps, goes on without the slot.
 func (s *Store) reserveShared(ctx context.Context, calls []*wanted, done func(*wanted)) func(context.Context, func(*wanted)) {
 	short, blocked := s.reserveTogether(ctx, calls, false, done)
+	var keys []key
+	for _, w := range short {
+		for _, a := range w.short {
+			keys = append(keys, a.key)
+		}
+	}
+	if len(short) > 0 && !s.contended.any(keys) {
+		switch err := s.refillShort(ctx, short, false); {
+		case err == nil:
+			var more []*wanted
+			short, more = s.reserveTogether(ctx, short, false, done)
+			blocked = append(blocked, more...)
+		case number(err) == errLockWait:
+			s.contended.mark(keys)
+		}
+	}
 	if len(short)+len(blocked) == 0 {
 		return nil
 	}
@@ -130,7 +148,7 @@ func (s *Store) reserveShared(ctx context.Context, calls []*wanted, done func(*w
 // reserveShort goes on where the pool had too few units, for calls of one item.
 func (s *Store) reserveShort(ctx context.Context, calls []*wanted, done func(*wanted)) {
 	for range poolRounds {
-		if err := s.refillShort(ctx, calls); err != nil {
+		if err := s.refillShort(ctx, calls, true); err != nil {
 			for _, w := range calls {
 				w.err = forCall(err, w.op, w.token)
 				done(w)
@@ -217,6 +235,10 @@ func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive, look boo
 	var direct, taken []amount
 	for _, w := range calls {
 		if w.short = there.missing(w); len(w.short) > 0 {
+			w.seen = w.seen[:0]
+			for _, a := range w.short {
+				w.seen = append(w.seen, there.filled[a.key])
+			}
 			short = append(short, w)
 			continue
 		}
@@ -252,6 +274,9 @@ func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive, look boo
 		if w.journal {
 			b.journal(w.token)
 		}
+	}
+	for i, l := range there.locked {
+		there.locked[i].count = t.s.positions.counted(l.key)
 	}
 	if _, err := t.send(ctx, b.commit()); err != nil {
 		if number(err) == errDuplicateKey && len(calls) == 1 {

@@ -18,7 +18,7 @@ type verifyCmd struct {
 
 func (verifyCmd) Help() string {
 	return "Counters, holds and ledger of both stores are read while buyers go on. What differs is looked at again after the configured re-check time: what is only late is no difference. In redis and after a fresh start of dual writing holds that only Redis has are expected; they end by their time to live. " +
-		"With --store mysql every item and location is checked in MySQL alone: available >= issued >= 0, issued = pool rows + held, pool rows <= cap, and the sum of the ledger's entries = available."
+		"With --store mysql every item and location is checked in MySQL alone: available >= issued >= 0, issued = pool rows + held, and the sum of the ledger's entries = available."
 }
 
 // Run verifies all chosen pods at once; one that can't be verified stops no other.
