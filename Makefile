@@ -17,7 +17,7 @@ TEST_FLAGS := -count=1 -timeout 15m -p 2
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: servers bin ## the whole migration on real servers, in about a minute (DEMO_FLAGS="--duration 20s --json")

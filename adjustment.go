@@ -147,7 +147,7 @@ type AdjustRefusedError struct {
 }
 
 func (e *AdjustRefusedError) Error() string {
-	return fmt.Sprintf("adjustment %s: %d units of shop %d, item %d at group %d were to be taken away, the ledger has %d and %d of them are free, the others are held: "+
+	return fmt.Sprintf("adjustment %s: %d units of shop %d, item %d at group %d were to be taken away, the ledger has %d and %d of them are free: "+
 		"take away no more, clamp, or wait until holds end, with a new token", e.Token, e.Wanted, e.Shop, e.Item, e.Group, e.Available, e.Free)
 }
 

@@ -11,7 +11,7 @@ var (
 	// ErrOutOfStock: the truth has fewer units than asked for; see *OutOfStockError.
 	ErrOutOfStock = errors.New("out of stock")
 	// ErrTokenReused: the token stands for other lines, or for another shop.
-	ErrTokenReused = errors.New("the token was used for other lines: choose a new token for a new reservation")
+	ErrTokenReused = errors.New("the token was used for other lines: repeat the call with those, or look the token up; a new reservation needs a new token")
 	// ErrAlreadyClaimed: the hold was claimed; it can't be reserved or released again.
 	ErrAlreadyClaimed = errors.New("the hold is already claimed")
 	// ErrEnded: the hold was released or has expired; see *EndedError.

@@ -80,7 +80,7 @@ func (f *Facade) extend(ctx context.Context, v *view, a *attempt, x extension) (
 			f.observe(o)
 			f.rememberUnsure(v, a.token) // Redis may have moved it: looked up later
 		}
-		return f.extended(v, holdover.StoreRedis, h, f.redisErr(err), "redis decides whether an expiry may begin")
+		return f.extended(v, holdover.StoreRedis, h, f.redisErr(err), "redis decides whether a hold can be extended")
 	}
 	v.noteAge(&o, h)
 	switch v.Stage {

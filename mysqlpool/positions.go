@@ -32,6 +32,7 @@ type position struct {
 	since time.Time
 	rate  float64 // units a second, smoothed
 	dry   time.Time
+	stock bool // the ledger had more than was issued, at the last refill
 }
 
 const maxPositions = 100_000
@@ -119,6 +120,19 @@ func (p *positions) rows(k key, next int64) (rows int64, certain bool) {
 	return max(0, pos.left+pos.out), true
 }
 
+// hasStock reports whether the ledger had more for all of these locations when
+// their pools were filled last.
+func (p *positions) hasStock(all []amount) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range all {
+		if pos := p.at[a.key]; pos == nil || !pos.stock {
+			return false
+		}
+	}
+	return true
+}
+
 // filled is how often this process has added rows to the pool.
 func (p *positions) filled(k key) uint64 {
 	p.mu.Lock()
@@ -202,6 +216,7 @@ func (p *positions) refilled(k key, f found, pause time.Duration) {
 		pos.fills++
 	}
 	pos.left, pos.low, pos.next = f.rows-pos.out, f.low, f.next
+	pos.stock = f.headroom
 	if !f.headroom { // nothing more to give: not asked again at once
 		pos.dry = p.now().Add(pause)
 	}

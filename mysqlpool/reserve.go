@@ -304,6 +304,18 @@ func (t *tx) reserveAll(ctx context.Context, calls []*wanted, decisive, look boo
 // another call with it may have taken the last units, so that is looked at after
 // the word, and what was granted before it is seen.
 func (t *tx) refuse(ctx context.Context, short []*wanted, there *stockHere, given []amount, decisive bool) (later []*wanted, err error) {
+	if !decisive { // where the ledger had more a moment ago, a refill tells
+		short = slices.DeleteFunc(slices.Clone(short), func(w *wanted) bool {
+			if !t.s.positions.hasStock(w.short) {
+				return false
+			}
+			later = append(later, w)
+			return true
+		})
+		if len(short) == 0 {
+			return later, nil
+		}
+	}
 	b := new(statement)
 	var levels map[key]holdover.Stock
 	var scans []func(*sql.Rows) error

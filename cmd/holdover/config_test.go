@@ -90,7 +90,7 @@ func TestBadConfig(t *testing.T) {
 		"absurd duration":        {"timing: {heartbeat: 1000h}\n" + good, "timing.heartbeat: 1000h0m0s is longer"},
 		"tiny duration":          {"timing: {drive: 3ns}\n" + good, "timing.drive: 3ns is too short"},
 		"windows out of order":   {"timing: {call: 4s, give_back_window: 3s}\n" + good, "timing.give_back_window: 3s must be longer than timing.call (4s)"},
-		"retention of ends":      {"retention: {ends: 48h}\n" + good, "retention.ends: 48h0m0s must be at least 72h0m0s"},
+		"retention of ends":      {"retention: {ends: 48h}\n" + good, "retention.ends: 48h0m0s must be at least 96h0m0s"},
 		"retention of entries":   {"retention: {entries: 100h}\n" + good, "retention.entries: 100h0m0s must not be shorter than retention.ends (720h0m0s)"},
 		"absurd ttl":             {"max_ttl: 10000h\n" + good, "max_ttl: 10000h0m0s is longer than 168h0m0s"},
 		"default over max":       {"default_ttl: 2h\nmax_ttl: 1h\n" + good, "default_ttl: 2h0m0s is longer than max_ttl (1h0m0s)"},

@@ -64,7 +64,7 @@ func adjust(ctx context.Context, s *Stores, facade *dualwrite.Facade, a holdover
 	out.Adjusted = done
 	out.Now = fmt.Sprintf("the ledger of shop %d, item %d at group %d has %d units, changed by %+d", a.Shop, a.Item, a.Group, done.Available, done.Changed)
 	if done.Clamp && done.Changed != done.Wanted(done.Available-done.Changed) {
-		out.Now += fmt.Sprintf(" instead of %+d: the others are held", done.Wanted(done.Available-done.Changed))
+		out.Now += fmt.Sprintf(" instead of %+d: no more were free", done.Wanted(done.Available-done.Changed))
 	}
 	if done.Replayed {
 		out.Now += "; it was made before, by " + done.By
@@ -117,9 +117,9 @@ func adjustWords(a holdover.Adjustment, available, free int64) string {
 	case change > math.MaxInt64-available || available+change > holdover.MaxUnits:
 		return fmt.Sprintf("be refused: the ledger has %d units, and %+d more are beyond 2^53", available, change)
 	case -change > free && !a.Clamp:
-		return fmt.Sprintf("be refused: %d units were to go, the ledger has %d and %d of them are free, the others are held", -change, available, free)
+		return fmt.Sprintf("be refused: %d units were to go, the ledger has %d and %d of them are free", -change, available, free)
 	case -change > free:
-		return fmt.Sprintf("take %d units from the ledger's %d, instead of %d: the others are held", free, available, -change)
+		return fmt.Sprintf("take %d units from the ledger's %d, instead of %d: no more are free", free, available, -change)
 	default:
 		return fmt.Sprintf("change the ledger from %d to %d units (%+d)", available, available+change, change)
 	}

@@ -167,6 +167,14 @@ func (c Config) WithDefaults() Config {
 	if c.MaxLife == 0 {
 		c.MaxLife = max(48*time.Hour, c.MaxTTL)
 	}
+	for field, value := range map[*int]int{&c.Pool.BatchSize: 128, &c.Pool.BatchTransactions: 2, &c.Pool.BatchQueue: 10_000} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	if c.Pool.RefillAhead == 0 {
+		c.Pool.RefillAhead = time.Second
+	}
 	if c.Pool.Cap == 0 {
 		c.Pool.Cap = 1000
 	}

@@ -50,7 +50,7 @@ func (c Config) Validate() error {
 	if c.Pool.Cap < 1 || c.Pool.Cap > 100_000 {
 		wrong("pool.cap: %d must be from 1 to 100,000", c.Pool.Cap)
 	}
-	if c.Pool.BatchSize < 0 || c.Pool.BatchSize > 1000 || c.Pool.BatchTransactions < 0 || c.Pool.BatchQueue < 0 {
+	if c.Pool.BatchSize < 1 || c.Pool.BatchSize > 1000 || c.Pool.BatchTransactions < 1 || c.Pool.BatchQueue < 1 {
 		wrong("pool: batch_size %d must be from 1 to 1,000, batch_transactions %d and batch_queue %d at least 1", c.Pool.BatchSize, c.Pool.BatchTransactions, c.Pool.BatchQueue)
 	}
 	if c.Pool.RefillAhead < 0 {
