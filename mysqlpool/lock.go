@@ -226,13 +226,13 @@ func (t *tx) grab(ctx context.Context, b *statement, scans []func(*sql.Rows) err
 		for _, w := range missed {
 			delete(there.units, w.key)
 		}
-		again := new(statement)
+		again, began := new(statement), time.Now()
 		if err := t.ask(ctx, again, again.grabInto(missed, make([]int64, len(missed)), there)...); err != nil {
 			return err
 		}
 		for _, w := range missed {
 			if n := int64(len(there.units[w.key])); n < w.n {
-				t.s.positions.searched(w.key)
+				t.s.positions.searched(w.key, time.Since(began))
 			}
 		}
 	}

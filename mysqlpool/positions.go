@@ -143,9 +143,13 @@ func (p *positions) filled(k key) uint64 {
 	return 0
 }
 
-// searchEvery is how soon a scan of all rows is repeated that came short: with a
-// blocked purge it reads every row that was ever sold.
-const searchEvery = time.Second
+// A scan of all rows that came short is repeated after searchEvery at the
+// earliest, and after searchShare times as long as it took: with a blocked purge
+// it reads every row that was ever sold.
+const (
+	searchEvery = time.Second
+	searchShare = 200
+)
 
 // more reports whether there may be rows beyond the n that a hint led to.
 func (p *positions) more(k key, n int64) bool {
@@ -155,11 +159,11 @@ func (p *positions) more(k key, n int64) bool {
 	return pos == nil || pos.next == 0 || pos.left > n && p.now().After(pos.search)
 }
 
-// searched notes that a scan of all rows came short too.
-func (p *positions) searched(k key) {
+// searched notes that a scan of all rows came short too, and what it cost.
+func (p *positions) searched(k key, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.get(k).search = p.now().Add(searchEvery)
+	p.get(k).search = p.now().Add(max(searchEvery, searchShare*took))
 }
 
 // back notes the end of a transaction that had rows locked and sold some. If
