@@ -291,9 +291,9 @@ func TestBatcherRest(t *testing.T) {
 	}
 }
 
-// BenchmarkBatcher is the batcher's own cost for a call that waits for its
-// batch, without a database: two allocations, the waiter and its channel, and
-// the list's two places.
+// BenchmarkBatcher is the batcher's own cost for a call, without a database:
+// alone, and for one that waits for its batch (its waiter, its channel, and its
+// place in the batch).
 func BenchmarkBatcher(b *testing.B) {
 	for _, mode := range []struct {
 		name  string

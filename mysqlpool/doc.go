@@ -44,7 +44,8 @@
 // item, are bounded by BatchQueue, and leave when their context ends. A call
 // that the server refuses is found by halving, and harms nobody else in its
 // transaction; a row lock that somebody else keeps delays them by LockWait at
-// most. The batcher's own cost is 0.4 µs and one allocation a call (BenchmarkBatcher).
+// most. The batcher's own cost is about 1 µs and three allocations a call among
+// 256 callers, 0.1 µs and two alone (BenchmarkBatcher).
 //
 // Sessions run at READ COMMITTED
 // with settings from the connection string. Locks are taken in one order
