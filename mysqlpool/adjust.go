@@ -262,7 +262,7 @@ func (t *tx) removeUnits(ctx context.Context, a holdover.Adjustment, units []int
 	for start := 0; start < len(units); start += maxUnits {
 		chunk := units[start:min(start+maxUnits, len(units))]
 		b := shrinkStatement(a, chunk)
-		n, err := t.exec(ctx, b.String(), b.args...)
+		n, err := t.exec(ctx, b.String())
 		if err != nil {
 			return err
 		}

@@ -201,7 +201,7 @@ func (s *Store) locations(ctx context.Context, h holdover.Hold) ([]key, error) {
 			keys = append(keys, k)
 			items[k.item] = true
 			return err
-		}, b.String(), b.args...)
+		}, b.String())
 		if err != nil {
 			return nil, err
 		}

@@ -74,7 +74,7 @@ func (s *Store) claimTx(ctx context.Context, tx *sql.Tx, shop int64, token holdo
 // need not allow several at once.
 func (s *Store) claimSteps(ctx context.Context, tx *sql.Tx, h holdover.Hold) error {
 	run := func(want int, changed string, b *statement) error {
-		res, err := tx.ExecContext(ctx, b.String(), b.args...)
+		res, err := tx.ExecContext(ctx, b.String())
 		switch {
 		case checkFailed(err):
 			return fmt.Errorf("hold %s: it ended since it was read: roll back, and Claim says how it stands: %w", h.Token, holdover.ErrTryAgain)

@@ -275,7 +275,7 @@ func (s *Store) conserveRead(ctx context.Context, cfg ConserveConfig, b *stateme
 		err := rows.Scan(&l.Shop, &l.Item, &l.Group, &l.Available, &l.Issued, &l.Pooled, &l.Held, &l.journal)
 		all = append(all, l)
 		return err
-	}, b.String(), b.args...)
+	}, b.String())
 	return all, err
 }
 

@@ -111,7 +111,7 @@ func (s *Store) Due(ctx context.Context, grace time.Duration, shop int64, items 
 	}
 	b := new(statement)
 	b.add(dueItemsHead, s.window(), grace.Microseconds(), shop).in(items).add(dueItemsTail, limit)
-	return s.page(ctx, "list due holds", b.String(), b.args...)
+	return s.page(ctx, "list due holds", b.String())
 }
 
 // dueAfter is one page of due holds, those after the given one: a hold that

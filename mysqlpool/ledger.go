@@ -193,7 +193,7 @@ func (s *Store) Probe(ctx context.Context, shop int64, items []int64) ([]holdove
 			st, err := scanLevel(rows)
 			all = append(all, st)
 			return err
-		}, b.String(), b.args...)
+		}, b.String())
 		if err != nil {
 			return nil, err
 		}
@@ -264,7 +264,7 @@ func (s *Store) importChunk(ctx context.Context, chunk []StockRow) error {
 				entries.sep(i, ", ").add(entriesRow, token[:], i, r.Shop, r.Item, r.Group, r.Available, kindImport)
 			}
 			for _, b := range []*statement{pools.add(importPoolTail), ledger.add(s.ledger.importTail), entries.add(importEntriesTail)} {
-				if _, err := t.exec(ctx, b.String(), b.args...); err != nil {
+				if _, err := t.exec(ctx, b.String()); err != nil {
 					return err
 				}
 			}
@@ -302,7 +302,7 @@ func (s *Store) missingStock(ctx context.Context, rows []StockRow) ([]StockRow, 
 			err := rows.Scan(&k.shop, &k.item, &k.group, &n)
 			there[k] = n
 			return err
-		}, b.String(), b.args...)
+		}, b.String())
 		if err != nil {
 			return nil, err
 		}

@@ -167,8 +167,9 @@ func (p *positions) searched(k key, took time.Duration) {
 }
 
 // back notes the end of a transaction that had rows locked and sold some. If
-// they were counted while it was being committed, it is not certain that the count had the sold ones in
-// it: then they stay in the bound, which may be too high and never too low.
+// they were counted while it was being committed, it is not certain that the
+// count had the sold ones in it: then they stay in the bound, which may be too
+// high and never too low.
 func (p *positions) back(locked amount, sold int64, count uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

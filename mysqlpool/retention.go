@@ -155,7 +155,7 @@ func (s *Store) removeTokens(ctx context.Context, list string, args []any, head,
 			return err
 		}
 		b.add(tail)
-		_, err = t.exec(ctx, b.String(), b.args...)
+		_, err = t.exec(ctx, b.String())
 		return err
 	})
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *Store) carryEntries(ctx context.Context, at holdover.Stock, old int64) 
 			return err
 		}
 		b.add(retainEntriesTail)
-		if _, err := t.exec(ctx, b.String(), b.args...); err != nil {
+		if _, err := t.exec(ctx, b.String()); err != nil {
 			return err
 		}
 		_, err = t.exec(ctx, stmtRetainCarry, at.Shop, at.Item, at.Group, sum, carried, sum, carried)

@@ -196,7 +196,7 @@ func (t *tx) readHolds(ctx context.Context, n int, call func(int) (holdover.Toke
 	if fenced {
 		err = t.ask(ctx, b, scans...)
 	} else { // no transaction before something is written
-		err = eachSet(ctx, t.conn, scans, b.String(), b.args...)
+		err = eachSet(ctx, t.conn, scans, b.String())
 	}
 	found := make(map[holdover.Token]record, len(rs))
 	for _, r := range rs {
