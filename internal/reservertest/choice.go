@@ -340,10 +340,13 @@ func (s *suite) insist(r holdover.Request) answer {
 func testChoiceOneTokenAtOnce(s *suite) {
 	item := s.placed(1, 9)
 	token := holdover.NewToken()
+	lists := [][]int64{{1, 2}, {2, 1}, {3, 1, 2}}
+	if s.f.SumOverLocations {
+		lists = lists[:2] // its line may be at 3, whose units the others don't ask for
+	}
 	answers := make([]answer, 16)
 	atOnce(len(answers), func(i int) {
-		groups := [][]int64{{1, 2}, {2, 1}, {3, 1, 2}}[i%3]
-		answers[i] = s.insist(s.chooses(token, choice(item, 2, groups...)))
+		answers[i] = s.insist(s.chooses(token, choice(item, 2, lists[i%len(lists)]...)))
 	})
 	for _, a := range answers {
 		if a.err != nil {
