@@ -1,0 +1,20 @@
+package holdover
+
+import "time"
+
+// Verified is the outcome of one complete comparison of a pod's two stores,
+// kept in the pod's MySQL so that every instance and command sees the last one.
+type Verified struct {
+	Pod   string    `json:"pod"`
+	At    time.Time `json:"at"` // when it ended, by MySQL's clock
+	Epoch Epoch     `json:"epoch"`
+	// RedisID is the run id of the Redis process that was compared: another one
+	// since then has to be verified anew (rule 19).
+	RedisID string `json:"redis_id"`
+	Clean   bool   `json:"clean"`
+	// Differences and Unsettled are counts; see compare.Verification.
+	Differences uint64 `json:"differences"`
+	Unsettled   uint64 `json:"unsettled"`
+	Summary     string `json:"summary"` // one line
+	By          string `json:"by"`      // instance or person
+}
