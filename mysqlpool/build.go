@@ -11,7 +11,9 @@ import (
 // Bounds of one statement. Longer lists are cut, in key order.
 const (
 	maxKeys  = 64  // rows of pool_state or inventory_ledger, branches of the locking union
-	maxUnits = 128 // units of one DELETE
+	maxUnits = 128 // holds or lines that one statement changes
+	maxList  = 500 // units that one statement looks up
+	minRun   = 16  // units in a row that are worth a DELETE of their own
 	maxRows  = 500 // rows of one INSERT
 
 	maxRecursion = 1000 // both dialects' default bound of a recursive list
@@ -170,22 +172,53 @@ type unit struct {
 	number int64
 }
 
-// deleteUnits deletes units by their whole keys.
-func (b *statement) deleteUnits(units []unit) *statement {
+func (u unit) compare(other unit) int {
+	return cmp.Or(u.key.compare(other.key), cmp.Compare(u.number, other.number))
+}
+
+// listUnits writes units as a table d; n counts them from 1.
+func (b *statement) listUnits(units []unit) *statement {
+	b.WriteString(unitsHead)
+	for i, u := range units {
+		b.sep(i, ",").add(unitsRow, u.shop, u.item, u.group, u.number)
+	}
+	b.WriteString(unitsTail)
+	return b
+}
+
+// grabListed locks those of the units that are there and that nobody has locked.
+func (b *statement) grabListed(units []unit) *statement {
 	if len(units) == 1 {
 		u := units[0]
+		return b.next().add(stmtGrabUnit, u.shop, u.item, u.group, u.number)
+	}
+	return b.next().add(grabListedHead).listUnits(units).add(grabListedTail)
+}
+
+// deleteUnits deletes units that this transaction has locked: those in a row by
+// the row's ends, the others by their whole keys.
+func (b *statement) deleteUnits(units []unit) *statement {
+	slices.SortFunc(units, unit.compare)
+	var single []unit
+	for len(units) > 0 {
+		run := 1
+		for run < len(units) && units[run] == (unit{units[0].key, units[0].number + int64(run)}) {
+			run++
+		}
+		if run >= minRun {
+			u := units[0]
+			b.next().add(stmtDeleteRun, u.shop, u.item, u.group, u.number, u.number+int64(run)-1, run)
+		} else {
+			single = append(single, units[:run]...)
+		}
+		units = units[run:]
+	}
+	if len(single) == 1 {
+		u := single[0]
 		return b.next().add(stmtDeleteUnit, u.shop, u.item, u.group, u.number)
 	}
-	for chunk := range slices.Chunk(units, maxUnits) {
-		b.next().add(deleteUnitsHead)
-		for i, u := range chunk {
-			row := deleteUnitsNext
-			if i == 0 {
-				row = deleteUnitsFirst
-			}
-			b.add(row, u.shop, u.item, u.group, u.number)
-		}
-		b.add(deleteUnitsTail)
+	for chunk := range slices.Chunk(single, maxList) {
+		b.next().add(deleteUnitsHead).listUnits(chunk).add(deleteUnitsTail)
 	}
 	return b
 }

@@ -18,10 +18,11 @@
 //
 // A reserve, from the outside in: Pool.Reserve (pool.go), Store.Vote and the
 // data path (reserve.go), which waits for its turn in a shared transaction
-// (batch.go); locks (lock.go) from where the last scan ended (positions.go);
-// the refill in between (refill.go); a token that has rows (replay.go). Claims,
-// releases, expiries and extensions share transactions too (together.go,
-// extend.go); what does not fit goes alone (end.go, apply.go).
+// (batch.go); locks of the next units by their numbers, or from where the last
+// scan ended (lock.go, positions.go); the refill in between (refill.go); a token
+// that has rows (replay.go). Claims, releases, expiries and extensions share
+// transactions too (together.go, extend.go); what does not fit goes alone
+// (end.go, apply.go).
 //
 // # Guarantees
 //

@@ -45,10 +45,10 @@ func (b *statement) literal(arg any) {
 		}
 	case time.Time:
 		out = append(out, '\'')
-		out = v.UTC().AppendFormat(out, "2006-01-02 15:04:05.000000")
+		out = v.UTC().AppendFormat(out, "2006-01-02 15:04:05.999999")
 		out = append(out, '\'')
 	case []byte:
-		b.WriteString("_binary x'")
+		b.WriteString("x'")
 		out = append(hex.AppendEncode(out, v), '\'')
 	case string:
 		if isWord(v) {

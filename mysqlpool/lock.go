@@ -103,11 +103,40 @@ func (t *tx) lookAndLock(ctx context.Context, calls []*wanted, decisive, look bo
 }
 
 // grabInto adds the statements that lock units, and returns what reads their
-// answers.
-func (b *statement) grabInto(wants []amount, from []int64, there *stockHere) (scans []func(*sql.Rows) error) {
-	for start := 0; start < len(wants); start += maxKeys {
-		end := min(start+maxKeys, len(wants))
-		chunk := wants[start:end]
+// answers. Without places locked rows are waited for.
+func (b *statement) grabInto(wants []amount, places []place, there *stockHere) (scans []func(*sql.Rows) error) {
+	var listed []unit
+	scanned, from := wants, []int64(nil)
+	if places != nil {
+		scanned, from = make([]amount, 0, len(wants)), make([]int64, 0, len(wants))
+		for i, w := range wants {
+			if !places[i].listed {
+				scanned, from = append(scanned, w), append(from, places[i].from)
+				continue
+			}
+			for n := range w.n {
+				listed = append(listed, unit{w.key, places[i].from + n})
+			}
+		}
+	}
+	for chunk := range slices.Chunk(listed, maxList) {
+		b.grabListed(chunk)
+		scans = append(scans, func(rows *sql.Rows) error {
+			var n int
+			if err := rows.Scan(&n, &there.now); err != nil {
+				return err
+			}
+			if n < 1 || n > len(chunk) {
+				return fmt.Errorf("unit %d of a list of %d", n, len(chunk))
+			}
+			u := chunk[n-1]
+			there.units[u.key] = append(there.units[u.key], u)
+			return nil
+		})
+	}
+	for start := 0; start < len(scanned); start += maxKeys {
+		end := min(start+maxKeys, len(scanned))
+		chunk := scanned[start:end]
 		if from == nil {
 			b.grab(chunk, nil)
 		} else {
@@ -130,11 +159,18 @@ func (b *statement) grabInto(wants []amount, from []int64, there *stockHere) (sc
 	return scans
 }
 
-// missed are the locations where a scan from a hint on found too few although
+// missed are the locations where a look from a hint on found too few although
 // there are probably more.
-func (s *Store) missed(wants []amount, from []int64, units map[key][]unit) (missed []amount) {
+func (s *Store) missed(wants []amount, places []place, units map[key][]unit) (missed []amount) {
 	for i, w := range wants {
-		if n := int64(len(units[w.key])); from[i] > 0 && n < w.n && s.positions.more(w.key, n) {
+		n := int64(len(units[w.key]))
+		if n >= w.n || places[i].from == 0 {
+			continue
+		}
+		if places[i].listed {
+			s.positions.notAlone(w.key)
+		}
+		if s.positions.more(w.key, n) {
 			missed = append(missed, w)
 		}
 	}
@@ -204,22 +240,22 @@ func (t *tx) lockItems(ctx context.Context, calls []*wanted, there *stockHere) (
 // grab locks up to n units of each location, in key order. b and scans are what
 // goes before it in the same packet.
 func (t *tx) grab(ctx context.Context, b *statement, scans []func(*sql.Rows) error, wants []amount, there *stockHere, skipLocked bool) error {
-	var from []int64
+	var places []place
 	if skipLocked {
-		from = t.s.positions.scanFrom(wants)
+		places = t.s.positions.places(wants)
 		for _, w := range wants {
 			if there.filled != nil {
 				there.filled[w.key] = t.s.positions.filled(w.key)
 			}
 		}
 	}
-	if err := t.ask(ctx, b, append(scans, b.grabInto(wants, from, there)...)...); err != nil {
+	if err := t.ask(ctx, b, append(scans, b.grabInto(wants, places, there)...)...); err != nil {
 		return err
 	}
 	if !skipLocked {
 		return nil
 	}
-	if missed := t.s.missed(wants, from, there.units); len(missed) > 0 {
+	if missed := t.s.missed(wants, places, there.units); len(missed) > 0 {
 		// Other instances leave gaps, and rows are passed over that somebody let go:
 		// all are looked through before anything is called short. What is locked
 		// already is found again.
@@ -227,7 +263,7 @@ func (t *tx) grab(ctx context.Context, b *statement, scans []func(*sql.Rows) err
 			delete(there.units, w.key)
 		}
 		again, began := new(statement), time.Now()
-		if err := t.ask(ctx, again, again.grabInto(missed, make([]int64, len(missed)), there)...); err != nil {
+		if err := t.ask(ctx, again, again.grabInto(missed, make([]place, len(missed)), there)...); err != nil {
 			return err
 		}
 		for _, w := range missed {

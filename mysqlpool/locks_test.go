@@ -228,18 +228,25 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		f.exec(t, "ANALYZE TABLE reservation_units, pool_state, inventory_ledger, reserved_quantities")
-		var units []unit
+		var units, row []unit
 		for _, k := range keys {
 			for n := int64(1); n <= maxUnits/3; n++ {
-				units = append(units, unit{k, n})
+				units = append(units, unit{k, 2 * n})
 			}
+		}
+		for n := int64(1); n <= maxUnits; n++ {
+			row = append(row, unit{keys[0], n})
 		}
 		statements := map[string]*statement{
 			"grab":      new(statement).grab(lines, []int64{0, 0, 0}),
 			"wait":      new(statement).grab(lines, nil),
 			"grab one":  new(statement).grab(lines[:1], []int64{0}),
 			"wait one":  new(statement).grab(lines[:1], nil),
+			"listed":    new(statement).grabListed(units),
+			"listed 1":  new(statement).grabListed(units[:1]),
 			"delete":    new(statement).deleteUnits(units),
+			"run":       new(statement).deleteUnits(row),
+			"short run": new(statement).deleteUnits(row[:minRun]),
 			"one":       new(statement).deleteUnits(units[:1]),
 			"issued":    new(statement).moveIssued(lines, 1),
 			"deduct":    new(statement).deduct(f.ledger, lines),

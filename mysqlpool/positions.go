@@ -25,6 +25,7 @@ type position struct {
 	count uint64 // how often the rows were counted
 	fills uint64 // how often this process has added rows
 
+	shared time.Time // until then units are not listed: somebody else has taken some
 	search time.Time // a scan of all rows that came short is not repeated before
 	low    int64     // a refill is due below this
 
@@ -40,6 +41,9 @@ const maxPositions = 100_000
 // hintFrom is the unit from which on scans use a hint: before, there is little
 // to skip.
 const hintFrom = 1000
+
+// sharedFor is how long a location counts as sold by others, too.
+const sharedFor = 10 * time.Second
 
 func newPositions() *positions {
 	return &positions{at: make(map[key]*position), full: maxPositions, now: time.Now}
@@ -60,17 +64,31 @@ func (p *positions) get(k key) *position {
 	return pos
 }
 
-// scanFrom returns where the scans of these locations begin; zero is no hint.
-func (p *positions) scanFrom(wants []amount) []int64 {
+// place is where a location's units are looked for.
+type place struct {
+	from   int64 // the first number; zero is the first row
+	listed bool  // the numbers from there on, as many as are wanted, and no others
+}
+
+// places returns where these locations' units are looked for. While nobody else
+// sells them the next ones are known by their numbers: each transaction gets
+// numbers of its own, and looks for nothing.
+func (p *positions) places(wants []amount) []place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	from := make([]int64, len(wants))
+	places := make([]place, len(wants))
 	for i, w := range wants {
-		if pos := p.at[w.key]; pos != nil && pos.from >= hintFrom {
-			from[i] = pos.from
+		pos := p.at[w.key]
+		switch {
+		case pos == nil || pos.from < hintFrom:
+		case pos.from+w.n <= pos.next && w.n <= maxList && p.now().After(pos.shared):
+			places[i] = place{pos.from, true}
+			pos.from += w.n
+		default:
+			places[i] = place{from: pos.from}
 		}
 	}
-	return from
+	return places
 }
 
 func (p *positions) floor(k key) int64 {
@@ -82,16 +100,21 @@ func (p *positions) floor(k key) int64 {
 	return 0
 }
 
-// grabbed notes what a scan found and where it ended.
+// notAlone notes that units with numbers of this process were not there.
+func (p *positions) notAlone(k key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.get(k).shared = p.now().Add(sharedFor)
+}
+
+// grabbed notes what a look found and where it ended.
 func (p *positions) grabbed(w amount, n, last int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pos := p.get(w.key)
 	pos.left -= n
 	pos.out += n
-	if last >= pos.from {
-		pos.from = last + 1
-	}
+	pos.from = max(pos.from, last+1)
 }
 
 // counted is how often the rows were counted, for back.

@@ -73,17 +73,33 @@ LIMIT ? FOR UPDATE SKIP LOCKED`
 WHERE shop_id = ? AND item_id = ? AND group_id = ? ORDER BY unit LIMIT ? FOR UPDATE`
 	waitTail = ` /*app='holdover',op='reserve',step='wait'*/`
 
-	// By whole keys. A list in the WHERE clause, IN or OR, with a hint or
-	// without, becomes a scan while the pool is small, and a scan locks other
-	// buyers' rows: it deadlocks. A join in the written order looks each unit up.
-	deleteUnitsHead = `DELETE u FROM (`
+	// Units by their whole keys, as one literal: a list in the WHERE clause, IN or
+	// OR, with a hint or without, becomes a scan while the pool is small, and a scan
+	// locks other buyers' rows: it deadlocks. A join in the written order looks each
+	// unit up.
+	unitsHead = `JSON_TABLE('[`
+	unitsRow  = `[?,?,?,?]`
+	unitsTail = `]', '$[*]' COLUMNS (n FOR ORDINALITY, shop_id BIGINT PATH '$[0]', item_id BIGINT PATH '$[1]', group_id BIGINT PATH '$[2]', unit BIGINT PATH '$[3]')) `
+	unitsJoin = `d STRAIGHT_JOIN reservation_units u FORCE INDEX (PRIMARY)
+ON u.shop_id = d.shop_id AND u.item_id = d.item_id AND u.group_id = d.group_id AND u.unit = d.unit`
+
+	// The first column is the unit's place in the list. The list is a derived table,
+	// or MySQL takes FOR UPDATE for a lock on it, too.
+	grabListedHead = `SELECT d.n, UTC_TIMESTAMP(3) FROM (SELECT * FROM `
+	grabListedTail = `d) ` + unitsJoin + ` FOR UPDATE SKIP LOCKED /*app='holdover',op='reserve',step='grab'*/`
+	stmtGrabUnit   = `SELECT 1, UTC_TIMESTAMP(3) FROM reservation_units FORCE INDEX (PRIMARY)
+WHERE shop_id = ? AND item_id = ? AND group_id = ? AND unit = ? FOR UPDATE SKIP LOCKED /*app='holdover',op='reserve',step='grab'*/`
+
+	deleteUnitsHead = `DELETE u FROM `
+	deleteUnitsTail = unitsJoin + ` /*app='holdover',op='reserve',step='take'*/`
 	// One unit needs no list: a join of one table takes the hint, and the key.
 	stmtDeleteUnit = `DELETE u FROM reservation_units u FORCE INDEX (PRIMARY)
 WHERE u.shop_id = ? AND u.item_id = ? AND u.group_id = ? AND u.unit = ? /*app='holdover',op='reserve',step='take'*/`
-	deleteUnitsFirst = `SELECT ? AS shop_id, ? AS item_id, ? AS group_id, ? AS unit`
-	deleteUnitsNext  = ` UNION ALL SELECT ?, ?, ?, ?`
-	deleteUnitsTail  = `) d STRAIGHT_JOIN reservation_units u FORCE INDEX (PRIMARY)
-ON u.shop_id = d.shop_id AND u.item_id = d.item_id AND u.group_id = d.group_id AND u.unit = d.unit /*app='holdover',op='reserve',step='take'*/`
+	// Units in a row, all of them there and locked: the limit ends the scan before
+	// it reads, and waits for, the unit behind them. Without a hint: that one makes
+	// the optimizer read all of the index when most of its rows are dead.
+	stmtDeleteRun = `DELETE FROM reservation_units
+WHERE shop_id = ? AND item_id = ? AND group_id = ? AND unit BETWEEN ? AND ? LIMIT ? /*app='holdover',op='reserve',step='take'*/`
 
 	// The server counts: a list of 1,000 rows would have to be written and parsed.
 	stmtInsertUnits = `INSERT INTO reservation_units (shop_id, item_id, group_id, unit)

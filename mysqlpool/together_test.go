@@ -251,10 +251,10 @@ func TestBlockedPurge(t *testing.T) {
 	}
 	// Dead rows are not counted as read by the handler, but the time is theirs: a
 	// scan without the hint is the measure.
-	timed := func(from int64) time.Duration {
+	timed := func(from int64, shared time.Time) time.Duration {
 		var best time.Duration
 		for range 5 {
-			s.positions.get(k).from = from
+			s.positions.get(k).from, s.positions.get(k).shared = from, shared
 			start := time.Now()
 			err := s.transact(t.Context(), s.main, "test", holdover.Token{}, func(ctx context.Context, tx *tx) error {
 				units, err := tx.lockUnits(ctx, true, amount{k, 10})
@@ -275,13 +275,20 @@ func TestBlockedPurge(t *testing.T) {
 	if !teststack.MariaDB() { // the plans that the server makes when it knows how few rows there are
 		f.exec(t, "ANALYZE TABLE reservation_units")
 	}
-	hinted, from0 := timed(dead+1), timed(0)
+	others := time.Now().Add(time.Hour) // until then somebody else sells here, too: nothing is listed
+	listed, hinted, from0 := timed(dead+1, time.Time{}), timed(dead+1, others), timed(0, time.Time{})
 	if hinted*3 > from0 {
 		t.Errorf("a scan with the hint takes %s, without it %s: it reads dead rows", hinted, from0)
 	}
+	if listed*3 > from0 {
+		t.Errorf("a list of the next units takes %s, a scan %s: it reads dead rows", listed, from0)
+	}
 	// And it locks the units that it returns, each once, and nothing else.
-	if !teststack.MariaDB() {
-		s.positions.get(k).from = dead + 1
+	for _, shared := range []time.Time{{}, others} {
+		if teststack.MariaDB() {
+			break
+		}
+		s.positions.get(k).from, s.positions.get(k).shared = dead+1, shared
 		_ = s.transact(t.Context(), s.main, "test", holdover.Token{}, func(ctx context.Context, tx *tx) error {
 			units, err := tx.lockUnits(ctx, true, amount{k, 10})
 			if n := f.number(t, "SELECT COUNT(*) FROM performance_schema.data_locks WHERE object_name='reservation_units' AND object_schema=DATABASE() AND lock_type='RECORD'"); n != 10 || len(units) != 10 || err != nil {
@@ -297,10 +304,16 @@ func TestBlockedPurge(t *testing.T) {
 	}); n > 100 {
 		t.Errorf("a reserve of 5 units reads %d rows", n)
 	}
+	var row []unit
+	for n := range int64(maxUnits) {
+		row = append(row, unit{k, dead + 1 + n})
+	}
 	for name, b := range map[string]*statement{
 		"hint":   new(statement).grab([]amount{{k, 10}}, []int64{dead + 1}),
 		"wait":   new(statement).grab([]amount{{k, 10}}, nil),
 		"delete": new(statement).deleteUnits([]unit{{k, dead + 1}, {k, dead + 2}}),
+		"listed": new(statement).grabListed([]unit{{k, dead + 1}, {k, dead + 2}}),
+		"run":    new(statement).deleteUnits(row),
 	} {
 		for _, step := range explain(t, f.db, b.String()) {
 			if step.table != "reservation_units" && step.table != "u" {
