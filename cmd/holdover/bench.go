@@ -19,6 +19,9 @@ type benchCmd struct {
 	Rounds   int           `help:"Turns of each competitor." default:"3"`
 	Stock    int64         `help:"Units of an item at the start of a turn; 0: 1,000 in drain, more than can be sold elsewhere."`
 	Cap      int64         `help:"Unit rows of an item; 0: 1,000, and in drain 10, 100 and 1,000 in turn."`
+	Rate     float64       `help:"Buyers a second in kill, shadow and mysql; 0: 100 in kill, in the others a tenth of what the slower store can do."`
+	Hang     time.Duration `help:"How long MySQL hangs in shadow, once in each stage." default:"15s"`
+	Procs    int           `name:"instances" help:"Processes that serve the pod in kill." default:"8"`
 	Baskets  string        `help:"JSON lines {\"cart\":N,\"items\":[...]} for carts, instead of generated ones." placeholder:"FILE"`
 	MySQL    string        `name:"mysql" help:"A MySQL server of your own; a schema is made in it and dropped." placeholder:"DSN"`
 	Redis    string        `name:"redis" help:"A Redis of your own; keys get a prefix and are removed." placeholder:"HOST:PORT"`
@@ -30,8 +33,13 @@ func (cmd *benchCmd) Run(e *env) (err error) {
 	if _, err := e.logger("error"); err != nil { // what go-redis says of its connections goes nowhere
 		return err
 	}
+	program, err := os.Executable() // kill and shadow run it as instances and as the command
+	if err != nil {
+		return fmt.Errorf("where this program is can't be found out: %w", err)
+	}
 	cfg := bench.Config{
 		Scenario: cmd.Scenario, Clients: cmd.Clients, Duration: cmd.Duration, Rounds: cmd.Rounds, Stock: cmd.Stock, Cap: cmd.Cap,
+		Rate: cmd.Rate, Hang: cmd.Hang, Instances: cmd.Procs, Program: program,
 		MySQLDSN: cmd.MySQL, RedisAddr: cmd.Redis, Progress: e.stderr,
 	}
 	if err := cfg.Validate(); err != nil {

@@ -277,6 +277,8 @@ func TestWrongConfigIsRefused(t *testing.T) {
 	for _, cfg := range []Config{
 		{}, {Scenario: "fast"}, {Scenario: "hot", Clients: -1}, {Scenario: "hot", Rounds: -1}, {Scenario: "hot", Duration: -1},
 		{Scenario: "hot", Cap: -1}, {Scenario: "hot", Stock: -1}, {Scenario: "hot", Connections: -1},
+		{Scenario: "mysql", Rate: -1}, {Scenario: "kill", Program: "holdover", Instances: -1}, {Scenario: "shadow", Program: "holdover", Hang: -1},
+		{Scenario: "kill"}, {Scenario: "shadow"}, {Scenario: "all"},
 	} {
 		if _, err := Run(context.Background(), cfg); err == nil {
 			t.Errorf("%+v was accepted", cfg)

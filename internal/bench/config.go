@@ -32,6 +32,16 @@ type Config struct {
 	// Connections is how many connections to MySQL holdover gets; 6. Others get
 	// the number that is best for them.
 	Connections int
+	// Rate is how many buyers (in mysql: calls) come a second in the open loops of
+	// kill, shadow and mysql; 100 in kill, in the others a tenth of what the slower
+	// store can do.
+	Rate float64
+	// Instances is how many processes serve the pod in kill; 8.
+	Instances int
+	// Hang is how long MySQL hangs in shadow, once in each stage; 15 s.
+	Hang time.Duration
+	// Program is the holdover binary, which kill and shadow run. Required by them.
+	Program string
 	// Baskets are the carts of the scenario carts; made up when nil.
 	Baskets []workload.Basket
 	// MySQLDSN and RedisAddr are servers of the user's own; started when empty.
@@ -63,6 +73,9 @@ var scenarios = []scenario{
 	{"rtt", (*run).rtt},
 	{"growth", (*run).growth},
 	{"locks", (*run).locks},
+	{"mysql", (*run).mysql},
+	{"shadow", (*run).shadow},
+	{"kill", (*run).kill},
 }
 
 // Scenarios lists the names, "all" last.
@@ -93,6 +106,12 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Connections == 0 {
 		c.Connections = 6
 	}
+	if c.Instances == 0 {
+		c.Instances = 8
+	}
+	if c.Hang == 0 {
+		c.Hang = 15 * time.Second
+	}
 	if c.Progress == nil {
 		c.Progress = io.Discard
 	}
@@ -109,6 +128,14 @@ func (c Config) withDefaults() (Config, error) {
 		return c, bad("stock", c.Stock, "must be a million at most where it is sold out")
 	case c.Cap < 0 || c.Cap > 100_000:
 		return c, bad("cap", c.Cap, "must be from 1 to 100,000")
+	case !(c.Rate >= 0 && c.Rate <= 100_000):
+		return c, bad("rate", c.Rate, "must be from 1 to 100,000 a second")
+	case c.Instances < 1 || c.Instances > 100:
+		return c, bad("instances", c.Instances, "must be from 1 to 100")
+	case c.Hang < time.Second || c.Hang > time.Hour:
+		return c, bad("hang", c.Hang, "must be from a second to an hour")
+	case c.Program == "" && (c.Scenario == "kill" || c.Scenario == "shadow" || c.Scenario == "all"):
+		return c, bad("program", c.Program, "must be the path of the holdover binary: this scenario runs it")
 	case c.Connections < 1 || c.Connections > 1000:
 		return c, bad("connections", c.Connections, "must be from 1 to 1,000")
 	}

@@ -18,6 +18,14 @@
 // of the ratios within a round, so that what disturbs a machine for a second
 // disturbs both.
 //
+// Three scenarios measure the migration itself, in open loops: calls begin at
+// times fixed beforehand (openloop.go), and a latency is counted from there. mysql
+// compares a pod in stage mysql with the pool alone, in this process. shadow and
+// kill run real `holdover serve` processes (fleet.go) and buyers over HTTP
+// (buyers.go): shadow compares the stages redis and shadow, and redis with itself
+// as the measure of the method, then hangs MySQL; kill presses the switch again
+// and again, and watches from outside when the last instance has acknowledged.
+//
 // # Guarantees
 //
 // Oversold units, false refusals and lost holds are counted from what callers

@@ -27,6 +27,7 @@ type pagePlot struct {
 func (r Report) WriteHTML(w io.Writer) error {
 	page, err := template.New("page").Funcs(template.FuncMap{
 		"ms":      func(us float64) string { return fmt.Sprintf("%.2f", us/1000) },
+		"counts":  counts,
 		"whole":   func(v float64) string { return fmt.Sprintf("%.0f", v) },
 		"two":     func(v float64) string { return fmt.Sprintf("%.2f", v) },
 		"does":    func(way string) string { return Ways[way] },

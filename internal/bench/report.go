@@ -37,6 +37,49 @@ type Report struct {
 	VsPerLine     *float64 `json:"vs_per_line,omitempty"`             // carts a second, against the fastest of the ways with a statement for each line
 	VsUnion       *float64 `json:"vs_union,omitempty"`                // carts a second, against one transaction a cart with UNION ALL
 
+	// shadow: a buyer's reserve and release over HTTP, open loop. Medians over
+	// the rounds of stage shadow's figure by stage redis's in the same round;
+	// aa_: of redis by redis, what the method itself can't tell apart.
+	P50Ratio   *float64 `json:"p50_ratio,omitempty"`
+	P99Ratio   *float64 `json:"p99_ratio,omitempty"`
+	AAP50Ratio *float64 `json:"aa_p50_ratio,omitempty"`
+	AAP99Ratio *float64 `json:"aa_p99_ratio,omitempty"`
+	// With MySQL hung: shadow's reserves and releases then, by what they are in
+	// redis with MySQL hung; hung_open_p99_ratio: by shadow's own with MySQL well.
+	HungP50Ratio  *float64 `json:"hung_p50_ratio,omitempty"`
+	HungP99Ratio  *float64 `json:"hung_p99_ratio,omitempty"`
+	HungOpenP99   *float64 `json:"hung_open_p99_ratio,omitempty"`
+	HangS         *float64 `json:"hang_s,omitempty"`         // for how long MySQL hung, once in each of the two stages
+	RSSGrowth     *float64 `json:"rss_growth_mib,omitempty"` // most memory in use of the serving process while MySQL hung in shadow, over what it was before
+	RSSGrowthBase *float64 `json:"rss_growth_redis_mib,omitempty"`
+	HungClaims    []Claims `json:"hung_claims,omitempty"` // what became of the claims of that time
+
+	// mysql: stage mysql by the pool alone, of reserves in an open loop.
+	MySQLP50 *float64 `json:"mysql_p50_ratio,omitempty"`
+	MySQLP99 *float64 `json:"mysql_p99_ratio,omitempty"`
+
+	// kill: ms from the start of a `holdover kill` process until the last
+	// instance had acknowledged; call: of the same by the library; idle: of the
+	// process without buyers. Each kill is in Kills.
+	KillP50     *float64 `json:"kill_p50_ms,omitempty"`
+	KillP99     *float64 `json:"kill_p99_ms,omitempty"`
+	KillMax     *float64 `json:"kill_max_ms,omitempty"`
+	KillCallP50 *float64 `json:"kill_call_p50_ms,omitempty"`
+	KillCallP99 *float64 `json:"kill_call_p99_ms,omitempty"`
+	KillIdleP50 *float64 `json:"kill_idle_p50_ms,omitempty"`
+	KillIdleP99 *float64 `json:"kill_idle_p99_ms,omitempty"`
+	BuyerErrors *int64   `json:"buyer_errors,omitempty"` // answers other than 201, 200 and 409 out-of-stock, from before the first kill to after the last way back
+	// Of them, those of calls that were under way between a kill's beginning and a
+	// second after the last acknowledgement: a kill's doing.
+	BuyerErrorsAtKills *int64 `json:"buyer_errors_at_kills,omitempty"`
+
+	BuyerCalls *int64 `json:"buyer_calls,omitempty"`
+	Instances  *int64 `json:"instances,omitempty"`
+	Carried    *int64 `json:"carried,omitempty"` // facts of MySQL's journal that the kills carried into Redis
+	Kills      []Kill `json:"kills,omitempty"`
+
+	RatePerS *float64 `json:"rate_per_s,omitempty"` // open loops: buyers a second, or calls in mysql
+
 	// Of holdover alone. Counts are summed over all turns.
 	Connections  *int64 `json:"connections,omitempty"`    // most connections that the server saw at once
 	Granted      *int64 `json:"granted,omitempty"`        // drain: grants of one turn; of the worst turn, if they differ
@@ -166,4 +209,25 @@ type Shown struct {
 	Fault    string `json:"fault"`
 	Observed string `json:"observed"` // what happened, with figures
 	OK       bool   `json:"shown"`    // it happened
+}
+
+// Kill is one kill, in milliseconds from its beginning.
+type Kill struct {
+	Way       string  `json:"way"`        // command: a process; call: the library in this process
+	Load      bool    `json:"load"`       // buyers were there
+	AckMs     float64 `json:"ack_ms"`     // the last instance's acknowledgement was there
+	StartMs   float64 `json:"start_ms"`   // of that, until the trip began: the process's start and its connections
+	TripMs    float64 `json:"trip_ms"`    // the trip: both fences read and written
+	SpreadMs  float64 `json:"spread_ms"`  // from the trip's end to the last acknowledgement
+	DoneMs    float64 `json:"done_ms"`    // the command had ended, or the call returned
+	ForwardMs float64 `json:"forward_ms"` // from the restore until the pod was in mysql again, through joint
+	Carried   int     `json:"carried"`
+	Presses   int     `json:"presses"` // more than one: it failed, and was pressed again
+}
+
+// Claims are what became of claims that were made while MySQL hung.
+type Claims struct {
+	Stage   string           `json:"stage"`
+	Answers map[string]int64 `json:"answers"` // what buyers were told: 202 is pending
+	Finally map[string]int64 `json:"finally"` // the holds' states when MySQL was back, by answer and state: "202 claimed"
 }

@@ -18,6 +18,7 @@ type run struct {
 	servers        *servers
 	maxConnections int
 	seed           uint64 // of the next turn
+	fleets         int    // started until now
 	report         Report
 }
 

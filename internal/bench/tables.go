@@ -50,7 +50,7 @@ BEGIN
 END`
 
 	stmtTables = `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'
-AND table_name NOT IN ('holdover_schema', 'holdover_fence', 'bench_digits')`
+AND table_name NOT IN ('holdover_schema', 'bench_digits')`
 )
 
 // Statements that several competitors share.

@@ -3,6 +3,8 @@ package bench
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -49,6 +51,18 @@ func (r Report) header(out *printer) {
 }
 
 func (r Report) body(out *printer) {
+	if len(r.Competitors) > 0 {
+		r.table(out)
+	}
+	for _, c := range r.Curves {
+		out.printf("\n")
+		c.writeText(out)
+	}
+	out.printf("\n")
+	r.sentences(out)
+}
+
+func (r Report) table(out *printer) {
 	out.printf("%d callers, %d rounds in turn, %.2f s each; medians\n\n", r.Clients, r.Rounds, r.SlotS)
 	table := tabwriter.NewWriter(out.to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := &printer{to: table}
@@ -67,12 +81,6 @@ func (r Report) body(out *printer) {
 	if out.err == nil {
 		out.err = row.err
 	}
-	for _, c := range r.Curves {
-		out.printf("\n")
-		c.writeText(out)
-	}
-	out.printf("\n")
-	r.sentences(out)
 }
 
 func (r Report) sentences(out *printer) {
@@ -81,6 +89,9 @@ func (r Report) sentences(out *printer) {
 	}
 	for _, e := range r.Exponents {
 		out.printf("%s over %s: exponent %.2f (R² %.2f)\n", e.Of, e.Over, e.Exponent, e.R2)
+	}
+	for _, c := range r.HungClaims {
+		out.printf("claims while MySQL hung, stage %s: %s; in the end: %s\n", c.Stage, counts(c.Answers), counts(c.Finally))
 	}
 	for _, s := range r.Shown {
 		mark := "shown"
@@ -105,6 +116,18 @@ func (r Report) sentences(out *printer) {
 		out.printf("%s\n", t)
 	}
 	out.printf("%s\n", verdict(r))
+}
+
+// counts lists counts by name.
+func counts(of map[string]int64) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, fmt.Sprintf("%s: %d", name, of[name]))
+	}
+	if len(all) == 0 {
+		return "none"
+	}
+	return strings.Join(all, ", ")
 }
 
 func deref(v *float64) float64 {
@@ -163,6 +186,12 @@ func (r Report) ratios() (all []named) {
 		{"vs_redis", r.VsRedis}, {"vs_redis_bare", r.VsRedisBare}, {"vs_legacy", r.VsLegacy}, {"p99_vs_legacy", r.P99VsLegacy},
 		{"p50_vs_floor", r.P50VsFloor}, {"purge_blocked_ratio", r.PurgeBlocked}, {"purge_blocked_end_ratio", r.PurgeEnd},
 		{"vs_per_line", r.VsPerLine}, {"vs_union", r.VsUnion},
+		{"kill_p50_ms", r.KillP50}, {"kill_p99_ms", r.KillP99}, {"kill_max_ms", r.KillMax}, {"kill_call_p50_ms", r.KillCallP50}, {"kill_call_p99_ms", r.KillCallP99},
+		{"kill_idle_p50_ms", r.KillIdleP50}, {"kill_idle_p99_ms", r.KillIdleP99},
+		{"p50_ratio", r.P50Ratio}, {"p99_ratio", r.P99Ratio}, {"aa_p50_ratio", r.AAP50Ratio}, {"aa_p99_ratio", r.AAP99Ratio},
+		{"hang_s", r.HangS}, {"hung_p50_ratio", r.HungP50Ratio}, {"hung_p99_ratio", r.HungP99Ratio}, {"hung_open_p99_ratio", r.HungOpenP99},
+		{"rss_growth_mib", r.RSSGrowth}, {"rss_growth_redis_mib", r.RSSGrowthBase},
+		{"mysql_p50_ratio", r.MySQLP50}, {"mysql_p99_ratio", r.MySQLP99}, {"rate_per_s", r.RatePerS},
 	} {
 		if f.value != nil {
 			all = append(all, named{f.name, *f.value, false})
@@ -173,6 +202,7 @@ func (r Report) ratios() (all []named) {
 		value *int64
 	}{
 		{"connections", r.Connections}, {"granted", r.Granted}, {"false_sold_out", r.FalseSoldOut}, {"oversold", r.Oversold}, {"deadlocks", r.Deadlocks},
+		{"buyer_errors", r.BuyerErrors}, {"buyer_errors_at_kills", r.BuyerErrorsAtKills}, {"buyer_calls", r.BuyerCalls}, {"instances", r.Instances}, {"carried", r.Carried},
 	} {
 		if f.value != nil {
 			all = append(all, named{f.name, float64(*f.value), true})

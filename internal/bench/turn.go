@@ -24,9 +24,11 @@ type setting struct {
 }
 
 // load is what callers do in a turn: a closed loop, in which each asks again as
-// soon as it has its answer.
+// soon as it has its answer, or with a rate an open one, in which calls begin at
+// times fixed beforehand and latency is counted from there.
 type load struct {
 	clients int
+	rate    float64       // calls a second of an open loop; zero: closed
 	warm    time.Duration // not measured
 	measure time.Duration // zero: until every caller has stopped by itself
 	calls   int           // a caller stops after so many; zero: none does
@@ -181,22 +183,28 @@ func (s *session) drive(l load) (sample, error) {
 	}
 	started := time.Since(s.began) + l.warm
 	t := &turnTimes{began: s.began, from: int64(started)}
+	if l.rate > 0 {
+		t.arrivals = make(chan time.Duration, l.clients)
+	}
 	t.to.Store(1 << 62)
 	var running sync.WaitGroup
 	done := make(chan struct{})
 	for _, wk := range workers {
 		running.Go(func() { wk.work(ctx, s.way, l, t) })
 	}
+	if l.rate > 0 {
+		running.Go(func() { t.pace(ctx, newOpenLoop(s.run.seed, l.rate)) })
+	}
 	go func() { running.Wait(); close(done) }()
 	waitFor(ctx, l.warm, done)
-	heldBefore := s.set.held.total()
+	heldBefore := s.held()
 	if l.measure > 0 {
 		waitFor(ctx, l.measure, done)
 	} else {
 		<-done
 	}
 	ended := time.Since(s.began)
-	holdS := (s.set.held.total() - heldBefore).Seconds()
+	holdS := (s.held() - heldBefore).Seconds()
 	t.to.Store(int64(ended))
 	t.stop.Store(true)
 	<-done
@@ -211,6 +219,40 @@ type turnTimes struct {
 	from  int64 // ns after began
 	to    atomic.Int64
 	stop  atomic.Bool
+
+	arrivals chan time.Duration // of an open loop: when calls were meant to begin; else nil
+}
+
+// pace sends the arrivals of an open loop until the turn stops, and then ends
+// the callers.
+func (t *turnTimes) pace(ctx context.Context, loop *openLoop) {
+	defer close(t.arrivals)
+	from := time.Since(t.began)
+	pace(ctx, t.began, func() (time.Duration, bool) { return from + loop.next(), !t.stop.Load() }, func(at time.Duration) bool {
+		select {
+		case t.arrivals <- at: // the callers take what is queued to the end
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	})
+}
+
+// begins is when the caller's next call begins.
+func (t *turnTimes) begins() (at time.Duration, ok bool) {
+	if t.arrivals == nil {
+		return time.Since(t.began), true
+	}
+	at, ok = <-t.arrivals
+	return at, ok
+}
+
+// held is how long connections were taken for the way's calls until now.
+func (s *session) held() time.Duration {
+	if own, ok := s.way.(interface{ held() time.Duration }); ok {
+		return own.held()
+	}
+	return s.set.held.total()
 }
 
 // waitFor waits for d, for the callers' end, or for ctx, whichever is first.
@@ -257,10 +299,13 @@ func (wk *worker) work(ctx context.Context, w way, l load, t *turnTimes) {
 	calls := context.WithoutCancel(ctx) // the driver needs no goroutine to watch it; ReadTimeout bounds a call
 	claims, _ := w.(claimer)
 	wk.told.claims = l.claim
-	for n := 0; !t.stop.Load() && ctx.Err() == nil && (l.calls == 0 || n < l.calls); n++ {
+	for n := 0; (t.arrivals != nil || !t.stop.Load()) && ctx.Err() == nil && (l.calls == 0 || n < l.calls); n++ {
 		wk.token = randomToken(wk.rng)
 		l.pick(wk.rng, &wk.call)
-		start := time.Since(t.began)
+		start, ok := t.begins()
+		if !ok {
+			return
+		}
 		granted, err := w.reserve(calls, &wk.call)
 		if granted {
 			wk.granted(int64(start))

@@ -52,11 +52,7 @@ func (w *pooled) open(ctx context.Context, set setting, instances int) error {
 		if i > 0 {
 			continue
 		}
-		rows := make([]mysqlpool.StockRow, len(set.stock))
-		for j, n := range set.stock {
-			rows[j] = mysqlpool.StockRow{Shop: 1, Item: int64(j + 1), Group: 1, Available: n}
-		}
-		if _, err := store.ImportStock(ctx, rows); err != nil {
+		if _, err := store.ImportStock(ctx, stockRows(set.stock)); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,9 @@ const (
 	wayUnion       = "union"
 	wayLegacy      = "legacy"
 	wayFloor       = "floor"
+	wayStageRedis  = "stage_redis"
+	wayStageShadow = "stage_shadow"
+	wayStageMySQL  = "stage_mysql"
 )
 
 // Ways says in a sentence what each competitor does.
@@ -50,13 +53,16 @@ var Ways = map[string]string{
 	wayUnion:       "carts: unit rows, one locking UNION ALL for the whole cart, a transaction for each cart",
 	wayLegacy:      "reserve in Redis, claim: the ledger row in MySQL, then Redis",
 	wayFloor:       "one INSERT of a hold in autocommit, nothing is taken",
+	wayStageRedis:  "a pod in stage redis: Redis decides, MySQL is left alone but for claims",
+	wayStageShadow: "a pod in stage shadow: Redis decides, MySQL follows after the answer",
+	wayStageMySQL:  "a pod in stage mysql: MySQL decides, Redis is written before the answer (package dualwrite)",
 }
 
 // wayOrder is the order of tables.
 var wayOrder = []string{
 	wayHoldover, wayRedis, wayRedisBare, wayLegacy, wayFloor, wayFirst, wayLast, wayPipelined, wayBatchedRow,
 	wayVersion, wayLock, wayCheck, wayUsual, wayUncapped, wayInterpolate, wayProcedure,
-	wayPerLine, wayPerPacket, wayPerUnits, wayUnsorted, wayOne, wayUnion,
+	wayPerLine, wayPerPacket, wayPerUnits, wayUnsorted, wayOne, wayUnion, wayStageRedis, wayStageShadow, wayStageMySQL,
 }
 
 // everybody takes part where one unit of an item is reserved.
