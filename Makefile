@@ -51,6 +51,11 @@ servers: ## make redis-server and mysqld available; does nothing when they are t
 bin: ## build bin/holdover
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/holdover ./cmd/holdover
 
+.PHONY: model
+model: ## check the handover's model with spin: all configurations, all mutants (MODEL_FLAGS=--short, --long or a name)
+	@deploy/dev/install spin
+	dualwrite/model/run $(MODEL_FLAGS)
+
 .PHONY: bench
 bench: servers ## all Go benchmarks, on real servers
 	go test -run '^$$' -bench . -benchmem -timeout 60m -p 1 ./...

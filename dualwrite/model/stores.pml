@@ -1,0 +1,265 @@
+/* The two stores: what each keeps, and its steps. A step is atomic: one script in Redis, one transaction in MySQL.
+   Counters and pools are not kept but counted: what a hold stands for is taken, whatever else is free. */
+
+mtype = { SHADOW, JOINT, MYSQL, ONLY };                  /* stages; REDIS has one store and is not modelled */
+mtype = { NONE, HELD, CLAIMING, CLAIMED, ENDED };        /* a hold; ENDED is released or expired, with its end record */
+mtype = { RESERVE, CLAIM, RELEASE, EXPIRE, LENGTHEN };   /* calls; EXPIRE is the sweep's, LENGTHEN is Extend */
+mtype = { OK, REFUSED, STALE, SILENT, GONE, UNKNOWN, IS_ENDED, IS_CLAIMED, IS_PENDING, ALIVE, TRY_AGAIN };
+
+mtype = { R_VOTE, R_COPY, R_MARK, R_END, R_END_ANY, R_EXTEND, R_GIVE_BACK, R_APPLY_HELD, R_APPLY_CLAIMED, R_APPLY_ENDED };
+mtype = { M_VOTE, M_VOTE_J, M_JOURNAL_GRANT, M_CLAIM, M_CLAIM_J, M_END, M_END_J, M_EXTEND, M_EXTEND_J, M_LOOKUP, M_JOURNAL,
+          M_GIVE_BACK, M_APPLY_HELD, M_APPLY_CLAIMED, M_APPLY_ENDED };
+mtype = { IDLE };
+
+#define FIRM 0   /* whose attempt may still give a hold back: an instance, or nobody */
+
+mtype r_stage = START, m_stage = START;
+byte r_epoch = 1, m_epoch = 1;
+bit r_latched, m_latched;
+mtype r_state[TOKENS] = NONE, m_state[TOKENS] = NONE;
+byte r_who[TOKENS], m_who[TOKENS];
+bit r_later[TOKENS], m_later[TOKENS];  /* the hold was extended: it is not over when the first expiry has passed */
+byte journal[TOKENS];                  /* version of the row in MySQL's journal; 0: no row */
+#ifdef LOSS
+bit r_lost, r_loaded = 1, rebuilt = 1; /* Redis has no fence; its counters are loaded; it has all holds again */
+hidden byte i_lost;
+#else
+#define r_lost 0
+#define r_loaded 1
+#endif
+#ifdef ADJUST
+byte r_stock = STOCK, m_stock = STOCK;
+#else
+#define r_stock STOCK
+#define m_stock STOCK
+#endif
+#ifdef EXTEND
+bit first_expiry_passed;
+#else
+#define first_expiry_passed 1
+#endif
+
+#define R_DUE(t) (r_state[t] == HELD && first_expiry_passed && !r_later[t])
+#define M_DUE(t) (m_state[t] == HELD && first_expiry_passed && !m_later[t])
+#define TAKEN(state) (state == HELD || state == CLAIMING || state == CLAIMED)
+#if TOKENS == 1
+#define ALL(what) (what(0))
+#define SUM(what) (what(0))
+#elif TOKENS == 2
+#define ALL(what) (what(0) && what(1))
+#define SUM(what) (what(0) + what(1))
+#else
+#define ALL(what) (what(0) && what(1) && what(2))
+#define SUM(what) (what(0) + what(1) + what(2))
+#endif
+#define IN_REDIS(t) TAKEN(r_state[t])
+#define IN_MYSQL(t) TAKEN(m_state[t])
+#define R_TAKEN SUM(IN_REDIS)
+#define M_TAKEN SUM(IN_MYSQL)
+
+#ifdef NO_REDIS_EPOCH
+#define R_STALE(e) 0
+#else
+#define R_STALE(e) (r_epoch != e)
+#endif
+#ifdef NO_MYSQL_EPOCH
+#define M_STALE(e) 0
+#else
+#define M_STALE(e) (m_epoch != e)
+#endif
+#ifdef NO_END_RECORDS
+#define END_RECORD NONE
+#else
+#define END_RECORD ENDED
+#endif
+#ifdef OVERBOOKED_REPLAYS
+#define R_OVERBOOKED 0
+#define M_OVERBOOKED 0
+#else
+#define R_OVERBOOKED (R_TAKEN > r_stock)
+#define M_OVERBOOKED (M_TAKEN > m_stock)
+#endif
+#ifdef NO_ATTEMPTS
+#define MAY_GIVE_BACK(owner, who) 1
+#else
+#define MAY_GIVE_BACK(owner, who) (owner == who)
+#endif
+#ifdef NO_FIRM_ON_REPLAY
+#define CONFIRM(owner, who) skip
+#else
+#define CONFIRM(owner, who) if :: owner != who -> owner = FIRM :: else fi
+#endif
+
+inline write_journal(t) {
+  journal[t] = (journal[t] % 3) + 1
+}
+
+/* redis_fact(k, t, who, x, a): what carries no epoch: a fact, or a give-back by attempt who. x: the hold lives until the
+   later expiry. The answer goes to a. */
+inline redis_fact(k, t, who, x, a) {
+  a = OK;
+  if
+  :: k == R_GIVE_BACK ->                                       /* give_back.lua */
+     if :: r_state[t] == HELD && MAY_GIVE_BACK(r_who[t], who) -> r_state[t] = NONE; r_who[t] = FIRM; r_later[t] = 0
+        :: else fi
+  :: k != R_GIVE_BACK && !r_loaded -> a = GONE
+  :: k == R_APPLY_HELD && r_loaded ->                          /* facts.lua, in apply.lua and trip.lua */
+     if :: r_state[t] == NONE -> r_state[t] = HELD; r_who[t] = FIRM; r_later[t] = x
+        :: r_state[t] == HELD -> r_who[t] = FIRM; r_later[t] = r_later[t] | x
+        :: else fi
+  :: k == R_APPLY_CLAIMED && r_loaded -> r_state[t] = CLAIMED; r_who[t] = FIRM; r_later[t] = 0
+  :: k == R_APPLY_ENDED && r_loaded ->
+     if :: r_state[t] == CLAIMED -> skip
+        :: else -> r_state[t] = END_RECORD; r_who[t] = FIRM; r_later[t] = 0 fi
+  fi
+}
+
+/* redis(k, t, e, who, x, a): step k for token t under epoch e by attempt who. x: of an end, that it is an expiry; of a
+   copy, as in redis_fact. */
+inline redis(k, t, e, who, x, a) {
+  a = OK;
+  if
+  :: k == R_GIVE_BACK || k == R_APPLY_HELD || k == R_APPLY_CLAIMED || k == R_APPLY_ENDED -> redis_fact(k, t, who, x, a)
+  :: else ->
+     if
+     :: r_lost -> a = GONE
+     :: !r_lost && R_STALE(e) -> a = STALE
+     :: else ->
+        if
+        :: k == R_VOTE ->                                      /* vote.lua */
+           if :: r_state[t] == NONE && R_TAKEN < r_stock -> r_state[t] = HELD; r_who[t] = who
+              :: r_state[t] == NONE && R_TAKEN >= r_stock -> a = REFUSED
+              :: r_state[t] == HELD || r_state[t] == CLAIMING ->
+                 if :: R_OVERBOOKED -> a = TRY_AGAIN
+                    :: else -> CONFIRM(r_who[t], who) fi
+              :: r_state[t] == CLAIMED -> a = IS_CLAIMED
+              :: r_state[t] == ENDED -> a = IS_ENDED fi
+        :: k == R_COPY ->                                      /* copy.lua: the counter may go below zero */
+           if :: r_state[t] == NONE -> r_state[t] = HELD; r_who[t] = FIRM; r_later[t] = x
+              :: r_state[t] == HELD || r_state[t] == CLAIMING -> r_who[t] = FIRM; r_later[t] = r_later[t] | x
+              :: r_state[t] == CLAIMED -> a = IS_CLAIMED
+              :: r_state[t] == ENDED -> a = IS_ENDED fi
+        :: k == R_MARK ->                                      /* mark.lua */
+           if :: r_state[t] == HELD -> r_state[t] = CLAIMING; r_who[t] = FIRM
+              :: r_state[t] == CLAIMING -> skip
+              :: r_state[t] == CLAIMED -> a = IS_CLAIMED
+              :: r_state[t] == ENDED -> a = IS_ENDED
+              :: r_state[t] == NONE -> a = UNKNOWN fi
+        :: k == R_END || k == R_END_ANY ->                     /* end.lua; R_END refuses a token that it does not know */
+           if :: r_state[t] == HELD && x && (r_later[t] || !first_expiry_passed) -> a = ALIVE
+              :: r_state[t] == HELD && !(x && (r_later[t] || !first_expiry_passed)) ->
+                 ended_now(t, x); r_state[t] = END_RECORD; r_who[t] = FIRM; r_later[t] = 0
+              :: r_state[t] == NONE && k == R_END -> a = UNKNOWN
+              :: r_state[t] == NONE && k == R_END_ANY -> ended_now(t, x); r_state[t] = END_RECORD
+              :: r_state[t] == CLAIMING -> a = IS_PENDING
+              :: r_state[t] == CLAIMED -> a = IS_CLAIMED
+              :: r_state[t] == ENDED -> skip fi
+        :: k == R_EXTEND ->                                    /* extend.lua */
+           if :: r_state[t] == HELD -> r_later[t] = 1
+              :: r_state[t] == NONE -> a = UNKNOWN
+              :: r_state[t] == CLAIMING -> a = IS_PENDING
+              :: r_state[t] == CLAIMED -> a = IS_CLAIMED
+              :: r_state[t] == ENDED -> a = IS_ENDED fi
+        fi
+     fi
+  fi
+}
+
+/* mysql_fact(...): as redis_fact, and what only reads. */
+inline mysql_fact(k, t, who, x, a) {
+  a = OK;
+  if
+  :: k == M_GIVE_BACK ->                                       /* Store.GiveBack */
+     if :: m_state[t] == HELD && MAY_GIVE_BACK(m_who[t], who) -> m_state[t] = NONE; m_who[t] = FIRM; m_later[t] = 0
+        :: else fi
+  :: k == M_APPLY_HELD ->                                      /* Store.Apply: units or a debt, never beyond the stock */
+     if :: m_state[t] == NONE && M_TAKEN < m_stock -> m_state[t] = HELD; m_who[t] = FIRM; m_later[t] = x
+        :: m_state[t] == NONE && M_TAKEN >= m_stock -> a = REFUSED
+        :: m_state[t] == HELD -> m_who[t] = FIRM; m_later[t] = m_later[t] | x
+        :: m_state[t] == CLAIMED -> a = IS_CLAIMED
+        :: m_state[t] == ENDED -> a = IS_ENDED fi
+  :: k == M_APPLY_CLAIMED ->                                   /* applyClaimed: also without a hold */
+     if :: m_state[t] == ENDED -> a = IS_ENDED
+#ifdef CLAIM_NOT_IDEMPOTENT
+        :: m_state[t] == CLAIMED -> deduct(t)
+#else
+        :: m_state[t] == CLAIMED -> skip
+#endif
+        :: else -> deduct(t) fi
+  :: k == M_APPLY_ENDED ->
+     if :: m_state[t] == CLAIMED -> a = IS_CLAIMED
+        :: else -> m_state[t] = END_RECORD; m_who[t] = FIRM; m_later[t] = 0 fi
+  :: k == M_LOOKUP ->
+     if :: m_state[t] == HELD -> skip
+        :: m_state[t] == NONE -> a = UNKNOWN
+        :: m_state[t] == CLAIMED -> a = IS_CLAIMED
+        :: m_state[t] == ENDED -> a = IS_ENDED fi
+  :: k == M_JOURNAL ->                                         /* Store.Journal, for one token */
+     if :: journal[t] == 0 || m_state[t] == NONE -> a = UNKNOWN
+        :: journal[t] != 0 && m_state[t] == HELD -> skip
+        :: journal[t] != 0 && m_state[t] == CLAIMED -> a = IS_CLAIMED
+        :: journal[t] != 0 && m_state[t] == ENDED -> a = IS_ENDED fi
+  fi
+}
+
+/* mysql(...): as redis. A name that ends in _J also writes the journal. */
+inline mysql(k, t, e, who, x, a) {
+  a = OK;
+  if
+  :: k == M_GIVE_BACK || k == M_APPLY_HELD || k == M_APPLY_CLAIMED || k == M_APPLY_ENDED || k == M_LOOKUP || k == M_JOURNAL ->
+     mysql_fact(k, t, who, x, a)
+  :: else ->
+     if
+#ifdef JOURNAL_WITHOUT_FENCE
+     :: M_STALE(e) && k != M_JOURNAL_GRANT -> a = STALE
+#else
+     :: M_STALE(e) -> a = STALE
+#endif
+     :: else ->
+        if
+        :: k == M_VOTE || k == M_VOTE_J ->                     /* Store.Vote, replay */
+           if :: m_state[t] == NONE && M_TAKEN < m_stock ->
+                 m_state[t] = HELD; m_who[t] = who;
+                 if :: k == M_VOTE_J -> m_who[t] = FIRM; write_journal(t) :: else fi
+              :: m_state[t] == NONE && M_TAKEN >= m_stock -> a = REFUSED
+              :: m_state[t] == HELD ->
+                 if :: M_OVERBOOKED -> a = TRY_AGAIN
+                    :: else -> CONFIRM(m_who[t], who); if :: k == M_VOTE_J -> m_who[t] = FIRM; write_journal(t) :: else fi fi
+              :: m_state[t] == CLAIMED -> a = IS_CLAIMED
+              :: m_state[t] == ENDED -> a = IS_ENDED fi
+        :: k == M_JOURNAL_GRANT ->
+           if :: m_state[t] == NONE -> a = UNKNOWN
+              :: m_state[t] == HELD ->
+#ifndef NO_FIRM_ON_JOURNAL
+                 m_who[t] = FIRM;
+#endif
+                 write_journal(t)
+              :: m_state[t] == CLAIMED -> a = IS_CLAIMED
+              :: m_state[t] == ENDED -> a = IS_ENDED fi
+        :: k == M_CLAIM || k == M_CLAIM_J ->                   /* Store.Claim */
+           if :: m_state[t] == HELD -> deduct(t); if :: k == M_CLAIM_J -> write_journal(t) :: else fi
+              :: m_state[t] == CLAIMED -> skip
+              :: m_state[t] == NONE -> a = UNKNOWN
+              :: m_state[t] == ENDED -> a = IS_ENDED fi
+        :: k == M_END || k == M_END_J ->                       /* Store.End; x: an expiry, which also ends what it does not know */
+           if :: m_state[t] == HELD && x && (m_later[t] || !first_expiry_passed) -> a = ALIVE
+              :: (m_state[t] == HELD && !(x && (m_later[t] || !first_expiry_passed))) || (m_state[t] == NONE && x) ->
+                 ended_now(t, x); m_state[t] = END_RECORD; m_who[t] = FIRM; m_later[t] = 0;
+                 if :: k == M_END_J -> write_journal(t) :: else fi
+              :: m_state[t] == NONE && !x -> a = UNKNOWN
+              :: m_state[t] == ENDED -> if :: k == M_END_J -> write_journal(t) :: else fi
+              :: m_state[t] == CLAIMED -> a = IS_CLAIMED fi
+        :: k == M_EXTEND || k == M_EXTEND_J ->                 /* Store.Extend */
+           if :: m_state[t] == HELD ->
+                 if
+#ifndef EXTEND_WHAT_IS_DUE
+                 :: k == M_EXTEND_J && first_expiry_passed && !m_later[t] -> a = TRY_AGAIN
+#endif
+                 :: else -> m_later[t] = 1; m_who[t] = FIRM; if :: k == M_EXTEND_J -> write_journal(t) :: else fi fi
+              :: m_state[t] == NONE -> a = UNKNOWN
+              :: m_state[t] == CLAIMED -> a = IS_CLAIMED
+              :: m_state[t] == ENDED -> a = IS_ENDED fi
+        fi
+     fi
+  fi
+}
