@@ -11,8 +11,8 @@
 //	c.Close()
 //
 // [ReadFiles] rebuilds the same report from event files, [Merge] adds up
-// instances and pods, [Verify] compares the state of the stores and
-// [Comparator.RecordVerification] puts its result into the report.
+// instances and pods, [Verify] compares the state of the stores, [Repair] brings
+// one to where the other is, and [Comparator.RecordVerification] puts its result into the report.
 //
 // # Words
 //
@@ -56,7 +56,14 @@
 // between two readings of itself and of the ledger; it is right when nothing
 // moved and the sums agree, different when at two looks or more nothing moved
 // and all of those agree on how far it is off, and unsettled otherwise.
-// Unsettled is not clean. No stock at all is not clean either.
+// Unsettled is not clean. No stock at all is not clean either. What MySQL's
+// journal has is lag and no difference, unless it stays there too long. Pages are
+// read at a bounded pace; a store that gives no answer for a while is asked again.
+//
+// A repair changes only what it finds as it was found, by token and toward the
+// store that decides, with steps that can be repeated; a counter only while it
+// stands where it was read, and where Redis decides only on request. Each change is
+// recorded before it is made. What can't be repaired is in its answer, with why.
 //
 // # Concurrency
 //

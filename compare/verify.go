@@ -36,6 +36,10 @@ type MySQLState interface {
 	StocksOf(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error)
 	// Lookup is as RedisState's.
 	Lookup(ctx context.Context, token holdover.Token) (holdover.Hold, error)
+	// Journal lists up to limit facts that Redis does not have yet, oldest first.
+	Journal(ctx context.Context, limit int) ([]holdover.Journaled, error)
+	// OwedAdjustments lists up to limit adjustments that Redis has not followed yet.
+	OwedAdjustments(ctx context.Context, limit int) ([]holdover.Adjusted, error)
 }
 
 // VerifyConfig says how to verify. Zero fields mean the default.
@@ -54,6 +58,24 @@ type VerifyConfig struct {
 	PageSize int
 	// CallTimeout is the deadline of each call of a store; 5 s.
 	CallTimeout time.Duration
+	// RetryFor is how long a store may give no answer before the verification
+	// ends; 30 s. What was read before stays.
+	RetryFor time.Duration
+	// PagesPerSecond is how fast pages are read, and ten times as many single
+	// holds, so that buyers don't feel it; 100. Negative: as fast as it goes.
+	PagesPerSecond int
+	// Progress, when not nil, hears after each page how many rows of how many
+	// were read, and how long it will take: an estimate, since the store moves on.
+	Progress func(done, total int, left time.Duration)
+	// JournalMax is how many rows of MySQL's journal are read; 100,000.
+	JournalMax int
+	// JournalAge is how old a row of the journal may be before it is named; 1 min.
+	JournalAge time.Duration
+	// LastClean is the last clean verification, for the texts; zero: none known.
+	LastClean holdover.Verified
+	// Strangers are clients of Redis that are not holdover's, for the texts about
+	// counters that somebody else has changed.
+	Strangers []string
 	// MaxRechecks is how many holds, items and rows each are looked at again;
 	// 10,000. More than that are counted as unsettled.
 	MaxRechecks int
@@ -63,8 +85,12 @@ type VerifyConfig struct {
 	// DualSince is when dual writing began, by Redis's clock. A hold that only
 	// Redis has and that is older is named as such. Zero: not known.
 	DualSince time.Time
-	// ExpirySkew is how much earlier a hold may expire in MySQL than in Redis:
-	// in joint each has its own clock's time. Missing extensions are larger; 5 s.
+	// Truth is the store that decides in the agreed stage; none: not known. Where
+	// MySQL does, an expiry that Redis has earlier is a difference too: a kill
+	// would let the hold end before its time.
+	Truth holdover.Store
+	// ExpirySkew is how far apart a hold's two expiries may be: in joint each
+	// store has its own clock's time. Missing extensions are larger; 5 s.
 	ExpirySkew time.Duration
 }
 
@@ -75,6 +101,10 @@ func (c VerifyConfig) withDefaults() (VerifyConfig, error) {
 	setDefault(&c.PageSize, 500)
 	setDefault(&c.CallTimeout, 5*time.Second)
 	setDefault(&c.ExpirySkew, 5*time.Second)
+	setDefault(&c.RetryFor, 30*time.Second)
+	setDefault(&c.PagesPerSecond, 100)
+	setDefault(&c.JournalMax, 100_000)
+	setDefault(&c.JournalAge, time.Minute)
 	setDefault(&c.MaxRechecks, 10_000)
 	setDefault(&c.MaxDifferences, 100)
 	bad := func(field string, value any, problem string) error {
@@ -91,6 +121,10 @@ func (c VerifyConfig) withDefaults() (VerifyConfig, error) {
 		return c, bad("call_timeout", c.CallTimeout, "is negative")
 	case c.ExpirySkew < 0:
 		return c, bad("expiry_skew", c.ExpirySkew, "is negative")
+	case c.RetryFor < 0 || c.JournalAge < 0:
+		return c, bad("retry_for or journal_age", min(c.RetryFor, c.JournalAge), "is negative")
+	case c.JournalMax < 1:
+		return c, bad("journal_max", c.JournalMax, "is not positive")
 	case min(c.Tries, c.PageSize, c.MaxRechecks, c.MaxDifferences) < 0:
 		return c, bad("tries, page_size, max_rechecks or max_differences", min(c.Tries, c.PageSize, c.MaxRechecks, c.MaxDifferences), "is negative")
 	}
@@ -107,12 +141,13 @@ const (
 	DiffOnlyInMySQL      DifferenceKind = "only-in-mysql"     // live in MySQL, not live in Redis
 	DiffNotFirm          DifferenceKind = "not-firm"          // in both, but a give-back may still undo it in MySQL
 	DiffLines            DifferenceKind = "lines-differ"      // in both, for other lines or another shop
-	DiffExpiry           DifferenceKind = "expiry-differs"    // in both, and MySQL's ends before Redis's
+	DiffExpiry           DifferenceKind = "expiry-differs"    // in both, and one ends before the other
 	DiffEndedDifferently DifferenceKind = "ended-differently" // claimed in one, given back or claimed in other lines in the other
 	DiffCounter          DifferenceKind = "counter"           // the counter is not ledger less live holds
 	DiffCounterMissing   DifferenceKind = "counter-missing"   // the item is in the ledger and has no counter
 	DiffLedgerMissing    DifferenceKind = "ledger-missing"    // Redis holds units of an item that has no ledger row
 	DiffConservation     DifferenceKind = "conservation"      // MySQL: available >= issued = pooled + held is broken
+	DiffJournal          DifferenceKind = "journal-late"      // in MySQL's journal for too long: Redis does not get it
 )
 
 // Difference is one finding: of a token, or of an item (with its group where
@@ -158,6 +193,15 @@ type Verification struct {
 	Items      int `json:"items"`
 	Rows       int `json:"rows"` // stock rows: items by location
 
+	// Journaled is how many facts Redis was still to get at the last look: lag,
+	// and no difference while they are young.
+	Journaled int `json:"journaled"`
+	// Retried is how often a store gave no answer and was asked again.
+	Retried int `json:"retried"`
+	// Strangers are clients of Redis that are not holdover's, as a hint; only
+	// where a counter differs.
+	Strangers []string `json:"strangers,omitempty"`
+
 	// Differences lists the first MaxDifferences; Count has them all.
 	Differences []Difference `json:"differences,omitempty"`
 	Count       uint64       `json:"difference_count"`
@@ -170,6 +214,8 @@ type Verification struct {
 	// ForeignWrites sums up the counters that differ: oversell when the counter
 	// promises more than there is.
 	ForeignWrites []Tally `json:"foreign_writes,omitempty"`
+
+	all []Difference // not only those that are listed
 
 	// Clean: something was verified, nothing differs, and nothing is unsettled.
 	Clean bool `json:"clean"`
@@ -196,10 +242,7 @@ func Verify(ctx context.Context, redis RedisState, mysql MySQLState, cfg VerifyC
 	if err != nil {
 		return Verification{}, err
 	}
-	v := &verifier{
-		cfg: cfg, redis: redis, mysql: mysql, holds: map[holdover.Token]*holdLooks{}, items: map[itemKey]*itemLooks{},
-		rows: map[rowKey]*rowLooks{}, out: Verification{Pod: cfg.Pod, Started: time.Now()},
-	}
+	v := newVerifier(redis, mysql, cfg)
 	for round := range cfg.Rounds {
 		if round > 0 {
 			if v.settled() {
@@ -214,10 +257,20 @@ func Verify(ctx context.Context, redis RedisState, mysql MySQLState, cfg VerifyC
 		}
 		v.out.Rounds++
 	}
+	if cfg.Progress != nil {
+		cfg.Progress(v.pace.done, v.pace.done, 0)
+	}
 	v.conclude()
 	v.out.Took = time.Since(v.out.Started)
 	v.out.Started = plain(v.out.Started)
 	return v.out, nil
+}
+
+func newVerifier(redis RedisState, mysql MySQLState, cfg VerifyConfig) *verifier {
+	return &verifier{
+		cfg: cfg, redis: redis, mysql: mysql, holds: map[holdover.Token]*holdLooks{}, items: map[itemKey]*itemLooks{},
+		rows: map[rowKey]*rowLooks{}, out: Verification{Pod: cfg.Pod, Started: time.Now()},
+	}
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -238,22 +291,17 @@ type verifier struct {
 	holds map[holdover.Token]*holdLooks // still in question
 	items map[itemKey]*itemLooks
 	rows  map[rowKey]*rowLooks
+	lag   lag
+	pace  pace
 	out   Verification
-}
-
-// call gives f a deadline and its error a name.
-func (v *verifier) call(ctx context.Context, what string, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, v.cfg.CallTimeout)
-	defer cancel()
-	if err := f(ctx); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
 }
 
 // look takes one look at everything that is still in question; the first at
 // everything there is.
 func (v *verifier) look(ctx context.Context, first bool) error {
+	if err := v.readLag(ctx); err != nil {
+		return err
+	}
 	if first {
 		redis, err := v.redisHolds(ctx)
 		if err != nil {
@@ -264,6 +312,7 @@ func (v *verifier) look(ctx context.Context, first bool) error {
 			return err
 		}
 		v.out.HoldsRedis, v.out.HoldsMySQL = len(redis), len(mysql)
+		v.expect(len(redis))
 		v.suspect(redis, mysql)
 	}
 	if err := v.lookHolds(ctx); err != nil {
@@ -285,7 +334,7 @@ func (v *verifier) settled() bool {
 			return false
 		}
 	}
-	return len(v.items) == 0
+	return len(v.items) == 0 && len(v.lag.late) == 0
 }
 
 // conclude sorts what is left into differences and unsettled.
@@ -300,6 +349,7 @@ func (v *verifier) conclude() {
 	}
 	for _, i := range v.items {
 		if d, differs := i.verdict(); differs {
+			d.Text += v.foreign(d)
 			found = append(found, d)
 			if d.Kind == DiffCounter {
 				v.out.ForeignWrites = addTallies(v.out.ForeignWrites, []Tally{foreignWrite(d)})
@@ -315,6 +365,11 @@ func (v *verifier) conclude() {
 			moving = append(moving, r.difference)
 		}
 	}
+	found = append(found, v.lag.differences(v.cfg.JournalAge)...)
+	v.out.Journaled = len(v.lag.tokens)
+	if len(v.out.ForeignWrites) > 0 {
+		v.out.Strangers = v.cfg.Strangers
+	}
 	for _, d := range found {
 		if d.Kind == DiffPreDual {
 			v.out.PreDual++
@@ -322,9 +377,27 @@ func (v *verifier) conclude() {
 	}
 	v.out.Count += uint64(len(found))
 	v.out.UnsettledCount += uint64(len(moving))
-	v.out.Differences = firstOf(found, v.cfg.MaxDifferences)
+	v.out.all = firstOf(found, len(found))
+	v.out.Differences = slices.Clip(v.out.all[:min(v.cfg.MaxDifferences, len(found))])
 	v.out.Unsettled = firstOf(moving, v.cfg.MaxDifferences)
 	v.out.Clean = v.out.Items > 0 && v.out.Count == 0 && v.out.UnsettledCount == 0
+}
+
+// foreign is what more there is to say of a counter that somebody else changed.
+func (v *verifier) foreign(d Difference) string {
+	if d.Kind != DiffCounter {
+		return ""
+	}
+	text := "; somebody who is not holdover took units out of it"
+	if d.Units > 0 {
+		text = "; somebody who is not holdover put units into it"
+	}
+	if at := v.cfg.LastClean.At; at.IsZero() {
+		text += ", and no verification was clean before"
+	} else {
+		text += fmt.Sprintf(" since the last clean verification, %s (%s ago)", at.UTC().Format(time.RFC3339), time.Since(at).Round(time.Second))
+	}
+	return text
 }
 
 func foreignWrite(d Difference) Tally {

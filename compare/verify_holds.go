@@ -23,9 +23,9 @@ func (v *verifier) redisHolds(ctx context.Context) (map[holdover.Token]holdover.
 	for {
 		var page []holdover.Hold
 		var next uint64
-		err := v.call(ctx, "list the live holds of redis", func(ctx context.Context) (err error) {
+		err := v.page(ctx, "list the live holds of redis", func(ctx context.Context) (_ int, err error) {
 			page, next, err = v.redis.LiveHolds(ctx, cursor, v.cfg.PageSize)
-			return err
+			return len(page), err
 		})
 		if err != nil {
 			return nil, err
@@ -50,9 +50,9 @@ func (v *verifier) mysqlHolds(ctx context.Context) (map[holdover.Token]holdover.
 	var after holdover.Token
 	for {
 		var page []holdover.Hold
-		err := v.call(ctx, "list the live holds of mysql", func(ctx context.Context) (err error) {
+		err := v.page(ctx, "list the live holds of mysql", func(ctx context.Context) (_ int, err error) {
 			page, err = v.mysql.LiveHolds(ctx, after, v.cfg.PageSize)
-			return err
+			return len(page), err
 		})
 		if err != nil {
 			return nil, err
@@ -107,18 +107,11 @@ func (v *verifier) lookHolds(ctx context.Context) error {
 			return err
 		}
 		kind, text := v.judge(r, m)
-		if kind == "" {
+		if kind == "" || v.lag.tokens[token] {
 			delete(v.holds, token)
 			continue
 		}
-		known := r
-		if !r.State.Live() && m.State != holdover.StateNone {
-			known = m
-		}
-		h.difference = Difference{
-			Kind: kind, Token: token.String(), Shop: known.Shop, Text: text, Units: unitsOf(known.Lines),
-			Redis: r.State.String(), MySQL: m.State.String(),
-		}
+		h.difference = holdDifference(kind, text, r, m)
 		seen := fmt.Sprint(kind, r.State, r.Shop, r.Lines, r.Claimed, r.ExpiresAt, m.State, m.Shop, m.Lines, m.Claimed, m.ExpiresAt, m.Firm)
 		h.stable = h.seen == seen
 		h.seen = seen
@@ -126,7 +119,21 @@ func (v *verifier) lookHolds(ctx context.Context) error {
 	return nil
 }
 
+func holdDifference(kind DifferenceKind, text string, r, m holdover.Hold) Difference {
+	known := r
+	if !r.State.Live() && m.State != holdover.StateNone {
+		known = m
+	}
+	return Difference{
+		Kind: kind, Token: known.Token.String(), Shop: known.Shop, Text: text, Units: unitsOf(known.Lines),
+		Redis: r.State.String(), MySQL: m.State.String(),
+	}
+}
+
 func (v *verifier) lookup(ctx context.Context, store string, lookup func(context.Context, holdover.Token) (holdover.Hold, error), token holdover.Token) (h holdover.Hold, err error) {
+	if err := v.turn(ctx, 10); err != nil {
+		return h, fmt.Errorf("look up hold %s in %s: %w", token, store, err)
+	}
 	err = v.call(ctx, fmt.Sprintf("look up hold %s in %s", token, store), func(ctx context.Context) (err error) {
 		h, err = lookup(ctx, token)
 		if errors.Is(err, holdover.ErrUnknownHold) {
@@ -151,6 +158,8 @@ func (v *verifier) judge(r, m holdover.Hold) (DifferenceKind, string) {
 		// Redis decides about expiries, and so has each extension first.
 		if early := r.ExpiresAt.Sub(m.ExpiresAt); r.State == holdover.StateHeld && early > v.cfg.ExpirySkew {
 			return DiffExpiry, fmt.Sprintf("mysql's expiry is %s before redis's: an extension is missing there; mysql's reaper takes it over", early.Round(time.Millisecond))
+		} else if v.cfg.Truth == holdover.StoreMySQL && -early > v.cfg.ExpirySkew && r.State == holdover.StateHeld {
+			return DiffExpiry, fmt.Sprintf("redis's expiry is %s before mysql's: an extension is missing there, and a kill would let the hold end too early", (-early).Round(time.Millisecond))
 		}
 	case r.State.Live():
 		if r.State == holdover.StateClaiming && m.State == holdover.StateClaimed {

@@ -150,6 +150,11 @@ func (v *verifier) readItems(ctx context.Context, keys []itemKey, all bool) (map
 	}
 	if all {
 		keys = slices.Collect(maps.Keys(before))
+		rows := 0
+		for _, item := range before {
+			rows += len(item)
+		}
+		v.expectRows(rows)
 	}
 	countersBefore, err := v.counters(ctx, keys)
 	if err != nil {
@@ -181,7 +186,7 @@ func (v *verifier) readItems(ctx context.Context, keys []itemKey, all bool) (map
 		a1, a2 := available(before[key]), available(after[key])
 		looks[key] = itemLook{
 			counter: c2, available: a2, held: held[key], hasCounter: has, hasLedger: len(after[key]) > 0,
-			still: had == has && c1 == c2 && a1 == a2,
+			still: had == has && c1 == c2 && a1 == a2 && !v.lag.items[key],
 		}
 	}
 	return looks, after, nil
@@ -243,9 +248,9 @@ func (v *verifier) stocks(ctx context.Context, keys []itemKey, all bool) (map[it
 	read := func(after holdover.Stock, only *itemKey) error {
 		for {
 			var page []holdover.Stock
-			err := v.call(ctx, "list the stock of mysql", func(ctx context.Context) (err error) {
+			err := v.page(ctx, "list the stock of mysql", func(ctx context.Context) (_ int, err error) {
 				page, err = v.mysql.Stocks(ctx, after, v.cfg.PageSize)
-				return err
+				return len(page), err
 			})
 			if err != nil {
 				return err
@@ -288,9 +293,9 @@ func (v *verifier) stocks(ctx context.Context, keys []itemKey, all bool) (map[it
 	for shop, items := range byShop {
 		for page := range slices.Chunk(items, v.cfg.PageSize) {
 			var stocks []holdover.Stock
-			err := v.call(ctx, fmt.Sprintf("read the stock of %d items of shop %d in mysql", len(page), shop), func(ctx context.Context) (err error) {
+			err := v.page(ctx, fmt.Sprintf("read the stock of %d items of shop %d in mysql", len(page), shop), func(ctx context.Context) (_ int, err error) {
 				stocks, err = v.mysql.StocksOf(ctx, shop, page)
-				return err
+				return len(stocks), err
 			})
 			if err != nil {
 				return nil, err
@@ -333,23 +338,25 @@ func (v *verifier) counters(ctx context.Context, keys []itemKey) (map[itemKey]in
 }
 
 func (v *verifier) readCounters(ctx context.Context, shop int64, items []int64, into map[itemKey]int64) error {
-	return v.call(ctx, fmt.Sprintf("read %d counters of shop %d", len(items), shop), func(ctx context.Context) error {
+	return v.page(ctx, fmt.Sprintf("read %d counters of shop %d", len(items), shop), func(ctx context.Context) (int, error) {
 		values, err := v.redis.Counters(ctx, shop, items)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if len(values) != len(items) {
-			return fmt.Errorf("asked for %d counters, got %d", len(items), len(values))
+			return 0, fmt.Errorf("asked for %d counters, got %d", len(items), len(values))
 		}
 		for i, item := range items {
 			into[itemKey{shop, item}] = values[i]
 		}
-		return nil
+		return len(items), nil
 	})
 }
 
 // heldUnits sums up Redis's live holds by item. A hold that is claiming keeps
-// what its claim takes, and nothing any more when its ledger write is done.
+// what its claim takes, and nothing any more when its ledger write is done: also
+// when Redis does not know of it, which is that hold's difference and not its
+// counter's.
 func (v *verifier) heldUnits(ctx context.Context) (map[itemKey]int64, error) {
 	live, err := v.redisHolds(ctx)
 	if err != nil {
@@ -357,7 +364,7 @@ func (v *verifier) heldUnits(ctx context.Context) (map[itemKey]int64, error) {
 	}
 	held := map[itemKey]int64{}
 	for token, h := range live {
-		if h.State == holdover.StateClaiming {
+		if _, differs := v.holds[token]; differs || h.State == holdover.StateClaiming {
 			m, err := v.lookup(ctx, "mysql", v.mysql.Lookup, token)
 			if err != nil {
 				return nil, err

@@ -189,7 +189,7 @@ func TestVerifyMotionIsUnsettled(t *testing.T) {
 				w.reserve(1, 1+n%3)
 			}
 		}
-		v := verify(t, w, VerifyConfig{PageSize: 1000})
+		v := verify(t, w, VerifyConfig{PageSize: 1000, PagesPerSecond: -1})
 		if v.Clean || v.UnsettledCount != 1 || len(v.Unsettled) != 1 || v.Unsettled[0].Item != 1 {
 			t.Errorf("foreign %d: %s\n%v %v", foreign, v.Summary(), v.Differences, v.Unsettled)
 		}
@@ -210,7 +210,7 @@ func TestVerifyReadsBetweenTheMotion(t *testing.T) {
 				w.end(w.reserve(1, 1), holdover.StateClaimed)
 			}
 		}
-		v := verify(t, w, VerifyConfig{PageSize: 1000})
+		v := verify(t, w, VerifyConfig{PageSize: 1000, PagesPerSecond: -1})
 		if v.Clean != clean || v.UnsettledCount != 0 {
 			t.Errorf("foreign %d: %s\n%v %v", foreign, v.Summary(), v.Differences, v.Unsettled)
 		}

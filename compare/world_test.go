@@ -20,6 +20,8 @@ type world struct {
 	mysql   map[holdover.Token]holdover.Hold
 	counter map[itemKey]int64
 	stock   map[rowKey]holdover.Stock
+	journal []holdover.Journaled
+	owed    []holdover.Adjusted
 	calls   int
 	read    func(what string) // called before each read, without the lock
 	fail    error             // what every read of redis answers
@@ -233,4 +235,16 @@ func (m mysqlTable) Lookup(_ context.Context, token holdover.Token) (holdover.Ho
 		return h, holdover.ErrUnknownHold // both ways of saying so are understood
 	}
 	return h, nil
+}
+
+func (m mysqlTable) Journal(context.Context, int) ([]holdover.Journaled, error) {
+	m.enter("journal")
+	defer m.mu.Unlock()
+	return slices.Clone(m.journal), nil
+}
+
+func (m mysqlTable) OwedAdjustments(context.Context, int) ([]holdover.Adjusted, error) {
+	m.enter("owed")
+	defer m.mu.Unlock()
+	return slices.Clone(m.owed), nil
 }

@@ -58,6 +58,9 @@ type Config struct {
 	// EndRetention is how long the end record of a token stays; 72 h. It must
 	// be longer than the longest hold plus the oldest mirror work.
 	EndRetention time.Duration
+	// RebuildLease is how long a rebuild that shows no sign of life keeps others
+	// from beginning one; 30 s.
+	RebuildLease time.Duration
 	// HistoryLimit is how many fences History can go back; 1,000.
 	HistoryLimit int
 
@@ -85,6 +88,7 @@ func (c Config) withDefaults() Config {
 	set(&c.TripTimeout, 2*time.Second)
 	set(&c.GiveBackWindow, 10*time.Second)
 	set(&c.EndRetention, 72*time.Hour)
+	set(&c.RebuildLease, 30*time.Second)
 	if c.CounterTemplate == "" {
 		c.CounterTemplate = defaultRecord
 	}
@@ -141,7 +145,7 @@ func (c Config) Validate() error {
 		value time.Duration
 	}{
 		{"op_timeout", c.OpTimeout}, {"trip_timeout", c.TripTimeout},
-		{"give_back_window", c.GiveBackWindow}, {"end_retention", c.EndRetention},
+		{"give_back_window", c.GiveBackWindow}, {"end_retention", c.EndRetention}, {"rebuild_lease", c.RebuildLease},
 	} {
 		if d.value < time.Millisecond {
 			wrong(d.field, d.value, "must be at least 1ms")

@@ -24,6 +24,7 @@
 //	adjusting                sorted set of adjustments that are not settled, by time
 //	fence, fence:history     hash; list, newest first
 //	instances, instances:seen  hash by id; sorted set by last heartbeat
+//	rebuild                  hash: who fills this Redis from MySQL, and how many steps are done; only while that lasts
 //
 // # Guarantees
 //

@@ -22,9 +22,11 @@ var luaFiles embed.FS
 type scripts struct {
 	vote, copy, mark, extend, end, giveBack, apply, lookup *redis.Script
 	list, live, counters, load, resync                     *redis.Script
-	fence, trip                                            *redis.Script
+	fence, trip, dropFence                                 *redis.Script
 	heartbeat, instances, forget                           *redis.Script
 	legacyClear                                            *redis.Script
+	rebuild                                                rebuildScripts
+	drop, shiftCounter                                     *redis.Script
 	adjustLower, adjustSettle, adjustUndo, adjustList      *redis.Script
 }
 
@@ -47,8 +49,15 @@ func loadScripts() (scripts, error) {
 		giveBack: script("give_back"), apply: script("facts", "apply"), lookup: script("lookup"),
 		list: script("list"), live: script("live"), counters: script("counters"), load: script("load"), resync: script("resync"),
 		fence: script("set_fence", "fence"), trip: script("facts", "set_fence", "trip"),
+		dropFence: script("drop_fence"),
 		heartbeat: script("heartbeat"), instances: script("instances"), forget: script("forget"),
 		legacyClear: script("legacy_clear"),
+		drop:        script("drop"), shiftCounter: script("shift_counter"),
+		rebuild: rebuildScripts{
+			begin: script("rebuild_begin"), clear: script("rebuilding", "rebuild_clear"), holds: script("rebuilding", "rebuild_holds"),
+			counters: script("rebuilding", "rebuild_counters"), adjusted: script("rebuilding", "rebuild_adjusted"),
+			end: script("rebuilding", "set_fence", "rebuild_end"),
+		},
 		adjustLower: script("adjust_lower"), adjustSettle: script("adjust_settle"),
 		adjustUndo: script("adjust_undo"), adjustList: script("adjust_list"),
 	}
@@ -128,6 +137,12 @@ func (s *Store) refusal(st step, status string, r *reply) error {
 		return &holdover.StaleError{Store: holdover.StoreRedis, Asked: st.asked, Fence: fence}
 	case "no-fence":
 		return fmt.Errorf("redis of pod %s: %s: %w: it was never initialized, or it lost its data", s.cfg.Pod, st.op, holdover.ErrNoFence)
+	case "rebuilding":
+		return fmt.Errorf("redis of pod %s: %s: %w: it is being rebuilt from mysql, repeat it after that", s.cfg.Pod, st.op, holdover.ErrNoFence)
+	case "rebuild-taken":
+		return fmt.Errorf("redis of pod %s: %s: %w: %s is rebuilding it: wait until that has ended, or %s after its last sign of life", s.cfg.Pod, st.op, holdover.ErrTryAgain, r.text(), s.cfg.RebuildLease)
+	case "rebuild-lost":
+		return fmt.Errorf("redis of pod %s: %s: %w: what the rebuild had written is not there any more, or it was never begun: begin it anew", s.cfg.Pod, st.op, holdover.ErrTryAgain)
 	case "other-pod":
 		return s.failure(st.op, st.token, false, s.otherPod(r.text()))
 	case "ended":

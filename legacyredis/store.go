@@ -66,7 +66,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // a failover that can be another one.
 func (s *Store) client(size int) *redis.Client {
 	c := s.cfg
-	check := func(ctx context.Context, conn *redis.Conn) error { return s.checkServer(ctx, conn) }
+	check := func(ctx context.Context, conn *redis.Conn) error {
+		// A hint for whoever looks for other writers; a server or user without it does as well.
+		if err := conn.ClientSetName(ctx, clientName+":"+c.Pod).Err(); err != nil && !neverHappened(err) {
+			return fmt.Errorf("naming a new connection: %w", err)
+		}
+		return s.checkServer(ctx, conn)
+	}
 	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	slowest := max(c.OpTimeout, c.TripTimeout)
 	if c.MasterName != "" {

@@ -6,18 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
 	"maps"
 	"slices"
 	"time"
 
 	"holdover"
-)
-
-const (
-	stmtConserveLock   = `SELECT GET_LOCK(?, 0) /*app='holdover',op='conserve',step='lock'*/`
-	stmtConserveUnlock = `DO RELEASE_LOCK(?) /*app='holdover',op='conserve',step='unlock'*/`
 )
 
 // ConserveConfig says how to check conservation. A zero field means its default.
@@ -188,38 +181,11 @@ func (s *Store) Conserve(ctx context.Context, cfg ConserveConfig) (Conservation,
 // ConserveAlone is Conserve unless another process checks the same schema now:
 // then alone is false.
 func (s *Store) ConserveAlone(ctx context.Context, cfg ConserveConfig) (c Conservation, alone bool, err error) {
-	// On a connection of its own: the lock goes with it when this process dies.
-	// Not of the main pool, from which the check itself needs one.
-	asking, cancel := s.deadline(ctx)
-	defer cancel()
-	conn, err := s.control.Conn(asking)
-	if err != nil {
-		return c, false, s.fail("conserve", holdover.Token{}, timedOut(asking, err))
-	}
-	defer conn.Close()
-	var schema string
-	if err := conn.QueryRowContext(asking, `SELECT DATABASE() /*app='holdover',op='conserve',step='schema'*/`).Scan(&schema); err != nil {
-		return c, false, s.fail("conserve", holdover.Token{}, err)
-	}
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, schema)
-	name := fmt.Sprintf("holdover.conserve.%016x", h.Sum64()) // lock names are server-wide
-	var got sql.NullInt64
-	if err := conn.QueryRowContext(asking, stmtConserveLock, name).Scan(&got); err != nil {
-		return c, false, s.fail("conserve", holdover.Token{}, err)
-	}
-	if got.Int64 != 1 {
-		return c, false, nil
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if _, err := conn.ExecContext(ctx, stmtConserveUnlock, name); err != nil {
-			discard(conn)
-		}
-	}()
-	c, err = s.Conserve(ctx, cfg)
-	return c, true, err
+	alone, err = s.Alone(ctx, "conserve", func(ctx context.Context) (err error) {
+		c, err = s.Conserve(ctx, cfg)
+		return err
+	})
+	return c, alone, err
 }
 
 var errPageTimeout = errors.New("one page took longer than page_timeout: make pages smaller")

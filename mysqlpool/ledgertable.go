@@ -78,7 +78,7 @@ type ledgerStatements struct {
 	locationsHead, locationsTail string
 	levelsItems, levelsTail      string
 	levelsBranch                 string
-	stocks                       string
+	stocks, snapshot             string
 	readHead, readTail           string
 	importHead, importTail       string
 	available, change            string // of one location, for an adjustment
@@ -171,6 +171,8 @@ SELECT {shop}, {item}, {group}, 0, 1 FROM {ledger} WHERE ` + ledgerEquals + ` /*
 		levelsBranch: named(ledgerLevelsBranch),
 		stocks: named(ledgerPooled + `
 FROM (` + ledgerNamed + ledgerPage + ledgerOrder + ledgerJoins + ledgerHeld + ` /*app='holdover',op='verify',step='stocks'*/`),
+
+		snapshot: named(ledgerRead + ledgerPage + ledgerOrder + ` LIMIT ? /*app='holdover',op='snapshot',step='ledger'*/`),
 
 		readHead:   named(ledgerRead),
 		readTail:   ` /*app='holdover',op='import',step='check'*/`,

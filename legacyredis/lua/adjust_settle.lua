@@ -4,6 +4,7 @@
 local token, shop, item, changed, content = unpack(ARGV, 5, 9)
 local RECORD, PENDING = PREFIX .. 'adjust:' .. token, PREFIX .. 'adjusting'
 
+if being_rebuilt() then return { 'rebuilding' } end
 local old = redis.call('HMGET', RECORD, 'content', 'lowered', 'settled')
 if old[1] and old[1] ~= content then return { 'reused' } end
 if old[3] then return { 'ok', 0, 1 } end

@@ -2,6 +2,7 @@
 local token, shop, item, content = unpack(ARGV, 5, 8)
 local RECORD, PENDING = PREFIX .. 'adjust:' .. token, PREFIX .. 'adjusting'
 
+if being_rebuilt() then return { 'rebuilding' } end
 local old = redis.call('HMGET', RECORD, 'content', 'lowered', 'settled')
 if not old[2] or old[3] or old[1] ~= content then return { 'ok' } end
 local counters, bad = read_counters(shop, { item })

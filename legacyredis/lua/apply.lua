@@ -4,6 +4,7 @@ local f = {
   shop = ARGV[6], lines = ARGV[7], state = ARGV[8], expires = ARGV[9], granted = ARGV[10], attempt = ARGV[11], part = ARGV[12],
 }
 
+if being_rebuilt() then return { 'rebuilding' } end
 local h = read_hold(token)
 if is_reused(h, f.shop, f.lines) then return { 'reused' } end
 local after, items, units = plan_fact(h, f)

@@ -7,7 +7,7 @@ local f = { unpack(ARGV, 7, 15) }
 local old = read_fence()
 if old and old[1] ~= f[1] then return { 'other-pod', old[1] } end
 if mode == 'set' then
-  if not old and from ~= '0' then return { 'no-fence' } end
+  if not old and (from ~= '0' or being_rebuilt()) then return { 'no-fence' } end
   if old and old[2] ~= from then return { 'stale', old } end
 else
   if not old then return { 'no-fence' } end

@@ -1,6 +1,7 @@
 -- Undoes a tentative grant of this attempt. Rule 9.
 local token, attempt = ARGV[5], ARGV[6]
 
+if being_rebuilt() then return { 'rebuilding' } end
 local h = read_hold(token)
 if h.state ~= 'held' or attempt == '0' or h.attempt ~= attempt or is_firm(h) then return { 'ok', 0 } end
 local items, units = units_of(h.lines)

@@ -9,6 +9,11 @@ local WINDOW, RETENTION = tonumber(ARGV[3]), tonumber(ARGV[4]) -- milliseconds
 local FENCE, HOLDS, CLAIMING = KEYS[1], PREFIX .. 'holds', PREFIX .. 'claiming'
 local LIMIT = 9007199254740992 -- 2^53: beyond it Lua's numbers skip integers
 
+-- While this key is there Redis is emptied and filled anew from MySQL: nobody
+-- writes but the rebuild, not even facts, which their senders keep.
+local REBUILD = PREFIX .. 'rebuild'
+local function being_rebuilt() return redis.call('EXISTS', REBUILD) == 1 end
+
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 

@@ -1,0 +1,68 @@
+package compare
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"holdover"
+)
+
+// lag is what Redis is still to get, as MySQL knew it at this look: no difference.
+type lag struct {
+	tokens map[holdover.Token]bool
+	items  map[itemKey]bool // whose counters move when it gets there
+	late   map[holdover.Token]holdover.Journaled
+	more   bool // the journal was not read to its end
+}
+
+// readLag reads MySQL's journal and the adjustments that Redis is owed. Rows that
+// are older than JournalAge at every look are named.
+func (v *verifier) readLag(ctx context.Context) error {
+	var rows []holdover.Journaled
+	err := v.call(ctx, "read mysql's journal", func(ctx context.Context) (err error) {
+		rows, err = v.mysql.Journal(ctx, v.cfg.JournalMax)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var owed []holdover.Adjusted
+	err = v.call(ctx, "list owed adjustments", func(ctx context.Context) (err error) {
+		owed, err = v.mysql.OwedAdjustments(ctx, v.cfg.JournalMax)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	now := lag{tokens: map[holdover.Token]bool{}, items: map[itemKey]bool{}, late: map[holdover.Token]holdover.Journaled{}, more: len(rows) >= v.cfg.JournalMax}
+	for _, row := range rows {
+		now.tokens[row.Hold.Token] = true
+		for _, l := range row.Hold.Lines {
+			now.items[itemKey{row.Hold.Shop, l.Item}] = true
+		}
+		// Its age by this process's clock: a bound of a minute need not be exact.
+		_, before := v.lag.late[row.Hold.Token]
+		if time.Since(row.Since) > v.cfg.JournalAge && (before || v.out.Rounds == 0) {
+			now.late[row.Hold.Token] = row
+		}
+	}
+	for _, a := range owed {
+		now.items[itemKey{a.Shop, a.Item}] = true
+	}
+	v.lag = now
+	return nil
+}
+
+func (l lag) differences(bound time.Duration) (all []Difference) {
+	for token, row := range l.late {
+		all = append(all, Difference{
+			Kind: DiffJournal, Token: token.String(), Shop: row.Hold.Shop, MySQL: row.Hold.State.String(), Units: unitsOf(row.Hold.Part()),
+			Text: fmt.Sprintf("redis was to get it since %s, longer than %s: see the log of the instances for what keeps it back", row.Since.Format(time.RFC3339), bound),
+		})
+	}
+	if l.more {
+		all = append(all, Difference{Kind: DiffJournal, Text: fmt.Sprintf("the journal has more than %d rows: not all could be looked at", len(l.tokens))})
+	}
+	return all
+}
