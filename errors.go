@@ -18,7 +18,8 @@ var (
 	ErrEnded = errors.New("the hold has ended")
 	// ErrUnknownHold: the store has no hold and no end record for the token.
 	ErrUnknownHold = errors.New("no hold with this token")
-	// ErrClaimPending: a claim of this hold has begun and will be applied; it can't be released.
+	// ErrClaimPending: a claim of this hold has begun; it can't be released meanwhile.
+	// Only the claim's own answer promises that it will be applied.
 	ErrClaimPending = errors.New("a claim of this hold is under way")
 	// ErrInvalid: the request itself is wrong; see *InvalidError. Nothing was written.
 	ErrInvalid = errors.New("invalid request")

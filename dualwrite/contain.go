@@ -111,6 +111,14 @@ func (c *containedRedis) History(ctx context.Context, limit int) ([]holdover.Fen
 	return contained(c.store, c.pod, "read the fence's history", holdover.Token{}, func() ([]holdover.Fence, error) { return c.redis.History(ctx, limit) })
 }
 
+func (c *containedRedis) DropFence(ctx context.Context, upTo holdover.Epoch) error {
+	return containedErr(c.store, c.pod, "drop the fence", holdover.Token{}, func() error { return c.redis.DropFence(ctx, upTo) })
+}
+
+func (c *containedRedis) Identity(ctx context.Context) (string, error) {
+	return contained(c.store, c.pod, "read the identity", holdover.Token{}, func() (string, error) { return c.redis.Identity(ctx) })
+}
+
 // containedMySQL is the pod's MySQL without its panics.
 type containedMySQL struct {
 	containedSteps
@@ -161,6 +169,18 @@ func (c *containedMySQL) JournalSize(ctx context.Context) (rows int64, oldest ti
 		return err
 	})
 	return rows, oldest, err
+}
+
+func (c *containedMySQL) LastVerified(ctx context.Context) (last, clean holdover.Verified, err error) {
+	err = containedErr(c.store, c.pod, "read the last verification", holdover.Token{}, func() (err error) {
+		last, clean, err = c.mysql.LastVerified(ctx)
+		return err
+	})
+	return last, clean, err
+}
+
+func (c *containedMySQL) FenceHistory(ctx context.Context, limit int) ([]holdover.Fence, error) {
+	return contained(c.store, c.pod, "read the fence's history", holdover.Token{}, func() ([]holdover.Fence, error) { return c.mysql.FenceHistory(ctx, limit) })
 }
 
 func (c *containedMySQL) ClearJournal(ctx context.Context, token holdover.Token, version uint64) error {

@@ -33,6 +33,9 @@
 // shadow never costs a buyer anything: its work runs in ordered, bounded lanes,
 // under recover, and is dropped, counted and remembered when they are full.
 //
+// A Redis that lost its view is filled from MySQL by [Facade.Rebuild] while buyers
+// are served; rebuild.go says why nothing is lost by it.
+//
 // # Concurrency
 //
 // All methods are safe for concurrent use. The stage is read once per call from

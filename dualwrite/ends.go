@@ -36,7 +36,11 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64, par
 		return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, err, "mysql decides alone")
 	}
 	o := f.observation(v, a, holdover.OpClaim, holdover.Request{Shop: shop, Token: a.token})
-	marked, err := timed(&o.Redis, func() (holdover.Hold, error) { return f.mark(ctx, v, a, shop, part) })
+	by := holdover.StoreRedis
+	marked, err := timed(&o.Redis, func() (h holdover.Hold, err error) {
+		h, by, err = f.mark(ctx, v, a, shop, part)
+		return h, err
+	})
 	switch {
 	case err == nil:
 	case v.Stage == holdover.StageMySQL && (errors.Is(err, holdover.ErrUnknownHold) || f.redisGone(err)):
@@ -49,9 +53,9 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64, par
 	}
 	o.Lines, o.Redis.State = marked.Part(), marked.State
 	v.noteAge(&o, marked)
-	if marked.State == holdover.StateClaimed {
+	if marked.State.Ended() {
 		marked.Again = true
-		return f.ended(v, holdover.StoreRedis, marked, shop, holdover.StateClaimed, nil, "redis knows it as claimed")
+		return f.ended(v, by, marked, shop, holdover.StateClaimed, nil, by.String()+" knows it as "+marked.State.String())
 	}
 
 	fact := marked
@@ -89,40 +93,51 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64, par
 }
 
 // mark begins the claim in Redis. While Redis decides, a hold that only MySQL
-// knows is honoured as a vote for units (rule 16).
-func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64, part []holdover.Line) (holdover.Hold, error) {
+// knows is honoured as a vote for units (rule 16), and an end that only MySQL
+// knows stands: this call may have made it there before the agreement moved. It
+// returns the store that knows the hold so.
+func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64, part []holdover.Line) (h holdover.Hold, by holdover.Store, err error) {
 	markCtx := ctx
 	if v.Stage == holdover.StageMySQL {
 		if f.redisIsAway() {
-			return holdover.Hold{}, &holdover.StoreError{Store: holdover.StoreRedis, Pod: f.cfg.Pod, Op: "mark", Token: a.token, Err: errors.New("it gave no answer a moment ago")}
+			return h, holdover.StoreRedis, &holdover.StoreError{Store: holdover.StoreRedis, Pod: f.cfg.Pod, Op: "mark", Token: a.token, Err: errors.New("it gave no answer a moment ago")}
 		}
 		short, cancel := context.WithTimeout(ctx, f.cfg.MirrorTimeout)
 		defer cancel()
 		markCtx = short
 	}
-	h, err := f.redis.Mark(markCtx, v.Epoch, shop, a.token, part)
+	h, err = f.redis.Mark(markCtx, v.Epoch, shop, a.token, part)
 	if v.Stage == holdover.StageMySQL {
 		f.noteSilence(err)
 	}
 	if !errors.Is(err, holdover.ErrUnknownHold) || v.Stage == holdover.StageRedis || v.Stage == holdover.StageMySQL {
-		return h, err
+		return h, holdover.StoreRedis, err
 	}
 	known, lookErr := f.mysql.Lookup(ctx, a.token)
 	switch {
 	case lookErr != nil: // it may well be there: "no such hold" would be wrong
-		return h, lookErr
-	case known.State != holdover.StateHeld || known.Shop != shop:
-		return h, err
+		return h, holdover.StoreMySQL, lookErr
+	case known.Shop != shop:
+		return h, holdover.StoreRedis, err
+	case known.State == holdover.StateClaimed:
+		asked, err := known.PartOf(part)
+		if err == nil && !holdover.SameLines(known.Part(), (holdover.Hold{Lines: known.Lines, Claimed: asked}).Part()) {
+			err = fmt.Errorf("pod %s, hold %s: another part of it was claimed: %w", f.cfg.Pod, a.token, holdover.ErrTokenReused)
+		}
+		return known, holdover.StoreMySQL, err
+	case known.State != holdover.StateHeld:
+		return known, holdover.StoreMySQL, nil
 	}
 	_, voteErr := f.redis.Vote(ctx, a.ticket(v), holdover.Request{Shop: known.Shop, Token: a.token, Lines: known.Lines, TTL: max(time.Until(known.ExpiresAt), time.Second)})
 	switch {
 	case isRefusal(voteErr):
-		return h, err
+		return h, holdover.StoreRedis, err
 	case voteErr != nil:
-		return holdover.Hold{}, voteErr
+		return holdover.Hold{}, holdover.StoreRedis, voteErr
 	}
 	f.stats.adopted.Add(1)
-	return f.redis.Mark(ctx, v.Epoch, shop, a.token, part)
+	h, err = f.redis.Mark(ctx, v.Epoch, shop, a.token, part)
+	return h, holdover.StoreRedis, err
 }
 
 // claimWithoutRedis is a claim in mysql when Redis is away or does not know the
@@ -194,8 +209,14 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 	case unknown && v.Stage == holdover.StageShadow: // nobody waits for the shadow
 		f.endLeftover(v, a.token, shop, how)
 	case unknown && v.Stage == holdover.StageJoint:
-		if known, lookErr := f.mysql.Lookup(ctx, a.token); lookErr == nil && known.State.Live() && known.Shop == shop {
+		known, lookErr := f.mysql.Lookup(ctx, a.token)
+		switch {
+		case lookErr != nil || known.Shop != shop:
+		case known.State.Live():
 			h, err = f.redis.End(ctx, v.Epoch, 0, a.token, how)
+		case known.State.Ended(): // there alone, while Redis was away: the journal carries it
+			known.Again = true
+			return known, holdover.StoreMySQL, "mysql knows it as " + known.State.String(), nil
 		}
 	}
 	if err != nil {
@@ -340,20 +361,21 @@ func (f *Facade) lookup(ctx context.Context, v *view, token holdover.Token) (hol
 	return f.redis.Lookup(ctx, token)
 }
 
-// applyToMySQL carries a fact into MySQL, whose fence is raised first if it is
-// owed.
-func (f *Facade) applyToMySQL(ctx context.Context, h holdover.Hold) (holdover.Hold, error) {
-	if err := f.raiseMySQL(ctx); err != nil {
-		return holdover.Hold{}, err
-	}
-	return f.mysql.Apply(ctx, h)
-}
-
 // clearInRedis carries MySQL's end of a hold into Redis, off the buyer's path.
 // What is lost here stays marked, and the sweep finds it.
 func (f *Facade) clearInRedis(v *view, h holdover.Hold) {
 	f.lanes.add(job{token: h.Token, epoch: v.Epoch, what: "clear in redis", run: func(ctx context.Context) error {
-		_, err := f.redis.Apply(ctx, h)
-		return err
+		return f.carryEnd(ctx, h)
 	}})
+}
+
+// carryEnd carries MySQL's end of a hold into Redis. A Redis that is being
+// rebuilt takes nothing, and may have read the hold before it ended; the mark
+// that would keep it is lost there: the journal keeps it.
+func (f *Facade) carryEnd(ctx context.Context, h holdover.Hold) error {
+	_, err := f.redis.Apply(ctx, h)
+	if errors.Is(err, holdover.ErrNoFence) {
+		err = f.mysql.JournalFact(ctx, h.Token)
+	}
+	return err
 }

@@ -16,10 +16,11 @@ import (
 // Config holds a facade's stores, limits and deadlines. A zero field means the
 // default in its comment.
 type Config struct {
-	Pod      string // required
-	Instance string // required; this process, for observations
-	Redis    Redis  // required
-	MySQL    MySQL  // required
+	Pod        string // required
+	Instance   string // required; this process, for observations
+	InstanceID string // of this process among the pod's instances; empty: it is none of them
+	Redis      Redis  // required
+	MySQL      MySQL  // required
 
 	Limits          holdover.Limits
 	CallTimeout     time.Duration // longest stay of one call; 2 s
@@ -41,11 +42,15 @@ type Config struct {
 	DrainEvery   time.Duration // journal and unmirrored tokens; 200 ms
 	DrainBatch   int           // rows per drain; 500
 	AwayFor      time.Duration // after no answer from Redis, MySQL journals at once for this long; 500 ms
+	RebuildPause time.Duration // before a rebuild reads MySQL: calls that knew the old Redis end meanwhile; CallTimeout
+	RebuildEnded time.Duration // ended holds whose expiry is not longer ago get an end record in a rebuilt Redis; 72 h
 	RecheckEvery time.Duration // between looks at a difference that may be lag; 100 ms
 	RecheckTries int           // looks before it is given up as not comparable; 60
 	RecheckMax   int           // differences waiting; 1,024
 
 	InstanceMaxAge time.Duration // a heartbeat older than this is a dead instance; 3 s
+	ReadinessEvery time.Duration // between two assessments of readiness by Run; 500 ms, negative: none
+	VerifiedMaxAge time.Duration // a clean verification older than this is a reason against a step; 1 h
 
 	// Observe is given every dual operation. It must not block; a panic in it
 	// is contained.
@@ -55,6 +60,9 @@ type Config struct {
 	// Verify compares both stores completely (rule 18) and says why they are
 	// not clean. Without it no step to joint or mysql is ready.
 	Verify func(ctx context.Context) (clean bool, why string, err error)
+	// ForeignSeen is when a verification last saw a counter that somebody else
+	// had changed; zero: never. Without it only the beginning of dual writing counts.
+	ForeignSeen func() time.Time
 	// Logger; discards when nil.
 	Logger *slog.Logger
 }
@@ -77,9 +85,11 @@ func (c *Config) setDefaults() error {
 		{&c.LaneTimeout, 2 * time.Second}, {&c.LaneLag, 2 * time.Second}, {&c.SweepEvery, time.Second},
 		{&c.ReaperGrace, 5 * time.Second}, {&c.ClaimAge, 2 * time.Second},
 		{&c.DrainEvery, 200 * time.Millisecond}, {&c.AwayFor, 500 * time.Millisecond},
+		{&c.RebuildPause, 0}, {&c.RebuildEnded, 72 * time.Hour},
 		{&c.RecheckEvery, 100 * time.Millisecond}, {&c.InstanceMaxAge, 3 * time.Second},
+		{&c.ReadinessEvery, 500 * time.Millisecond}, {&c.VerifiedMaxAge, time.Hour},
 	} {
-		if *d.field < 0 {
+		if *d.field < 0 && d.field != &c.ReadinessEvery {
 			return fmt.Errorf("dualwrite: pod %s: a duration in Config is negative (%s)", c.Pod, *d.field)
 		}
 		if *d.field == 0 {
@@ -100,6 +110,9 @@ func (c *Config) setDefaults() error {
 			*n.field = n.value
 		}
 	}
+	if c.RebuildPause == 0 {
+		c.RebuildPause = c.CallTimeout
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -117,6 +130,10 @@ type Facade struct {
 	refreshing sync.Mutex
 	redisAway  atomic.Int64  // unix nanoseconds until which Redis counts as away
 	mysqlAt    atomic.Uint64 // epoch that MySQL's fence showed last; below the view's it is owed the fence
+
+	looks    looks
+	assessed atomic.Pointer[Assessment]
+	history  atomic.Pointer[fenceHistory]
 
 	lanes      *lanes
 	unmirrored *unmirrored
@@ -136,6 +153,7 @@ func New(cfg Config) (*Facade, error) {
 		return nil, err
 	}
 	f := &Facade{cfg: cfg, redis: containRedis(cfg.Pod, cfg.Redis), mysql: containMySQL(cfg.Pod, cfg.MySQL), log: cfg.Logger.With("pod", cfg.Pod, "instance", cfg.Instance)}
+	f.looks = newLooks()
 	f.unmirrored = newUnmirrored(cfg.UnmirroredMax)
 	f.undos = undos{max: cfg.UnmirroredMax, owed: make(map[undo]struct{})}
 	f.rechecks = make(chan recheck, cfg.RecheckMax)
@@ -146,12 +164,13 @@ func New(cfg Config) (*Facade, error) {
 
 // Run does the background work until ctx ends: the lanes, the drain of the
 // journal and of unmirrored tokens, the sweep of expired holds and marked
-// claims, adjustments that were left open, and re-checks of differences. It returns when all of it has stopped;
+// claims, adjustments that were left open, re-checks of differences, and the
+// assessment of readiness. It returns when all of it has stopped;
 // what the lanes still hold then is run first, within LaneTimeout. Call it
 // once; the facade can be used until Run returns.
 func (f *Facade) Run(ctx context.Context) {
 	var background sync.WaitGroup
-	for _, loop := range []func(context.Context){f.drainLoop, f.sweepLoop, f.recheckLoop, f.adjustLoop} {
+	for _, loop := range []func(context.Context){f.drainLoop, f.sweepLoop, f.recheckLoop, f.adjustLoop, f.readinessLoop} {
 		background.Go(func() { loop(ctx) })
 	}
 	f.lanes.run(ctx)

@@ -334,6 +334,14 @@ func (r *faultyRedis) History(ctx context.Context, limit int) ([]holdover.Fence,
 	return through(r.faults, ctx, r.call("History", holdover.Token{}), func(ctx context.Context) ([]holdover.Fence, error) { return r.Redis.History(ctx, limit) })
 }
 
+func (r *faultyRedis) DropFence(ctx context.Context, upTo holdover.Epoch) error {
+	return r.run(ctx, r.call("DropFence", holdover.Token{}), func(ctx context.Context) error { return r.Redis.DropFence(ctx, upTo) })
+}
+
+func (r *faultyRedis) Identity(ctx context.Context) (string, error) {
+	return through(r.faults, ctx, r.call("Identity", holdover.Token{}), r.Redis.Identity)
+}
+
 func (m *faultyMySQL) call(op string, token holdover.Token) call {
 	return call{holdover.StoreMySQL, op, token}
 }
@@ -404,6 +412,18 @@ func (m *faultyMySQL) JournalSize(ctx context.Context) (rows int64, oldest time.
 		return err
 	})
 	return rows, oldest, err
+}
+
+func (m *faultyMySQL) LastVerified(ctx context.Context) (last, clean holdover.Verified, err error) {
+	err = m.run(ctx, m.call("LastVerified", holdover.Token{}), func(ctx context.Context) (err error) {
+		last, clean, err = m.MySQL.LastVerified(ctx)
+		return err
+	})
+	return last, clean, err
+}
+
+func (m *faultyMySQL) FenceHistory(ctx context.Context, limit int) ([]holdover.Fence, error) {
+	return through(m.faults, ctx, m.call("FenceHistory", holdover.Token{}), func(ctx context.Context) ([]holdover.Fence, error) { return m.MySQL.FenceHistory(ctx, limit) })
 }
 
 func (m *faultyMySQL) ClearJournal(ctx context.Context, token holdover.Token, version uint64) error {

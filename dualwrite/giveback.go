@@ -75,6 +75,13 @@ func (u *undos) remove(done undo) {
 	delete(u.owed, done)
 }
 
+// forget drops what a store is owed.
+func (u *undos) forget(store holdover.Store) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.owed, func(o undo, _ struct{}) bool { return o.store == store })
+}
+
 func (u *undos) size() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

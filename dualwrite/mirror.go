@@ -209,8 +209,7 @@ func (u *unmirrored) size() (tokens, debts int, oldest time.Duration) {
 // MySQL, until ctx ends.
 func (f *Facade) drainLoop(ctx context.Context) {
 	every(ctx, f.cfg.DrainEvery, func() {
-		v := f.view.Load()
-		if v == nil || v.Stage == holdover.StageMySQLOnly {
+		if f.view.Load() == nil {
 			return
 		}
 		if err := f.DrainOnce(ctx); err != nil && ctx.Err() == nil && !silent(err) {
@@ -226,8 +225,13 @@ func (f *Facade) DrainOnce(ctx context.Context) error {
 	if v == nil {
 		return holdover.ErrNotReady
 	}
-	if v.Stage == holdover.StageRedis {
+	switch v.Stage {
+	case holdover.StageRedis:
 		f.unmirrored.clear() // MySQL is left alone, and builds up anew in shadow
+	case holdover.StageMySQLOnly: // nothing is carried over; what MySQL took for nobody is given back
+		f.unmirrored.clear()
+		f.undos.forget(holdover.StoreRedis) // it may be gone, and is built up anew
+		return f.drainUndos(ctx)
 	}
 	if !f.redisIsAway() {
 		if err := f.drainJournal(ctx); err != nil {

@@ -48,7 +48,7 @@ type crossing struct {
 func newCrossing(t *testing.T, f flip) *crossing {
 	c := &crossing{flip: f, s: newStores(t), faults: new(faults)}
 	c.sw = newSwitch(t, c.s)
-	quiet := func(c *dualwrite.Config) { c.ClaimAge = time.Millisecond }
+	quiet := func(c *dualwrite.Config) { c.ClaimAge, c.RebuildPause = time.Millisecond, time.Nanosecond }
 	c.ahead = newFacade(t, c.s, quiet)
 	c.behind = newFacade(t, c.s, wrap(c.faults), quiet)
 	return c
@@ -71,7 +71,7 @@ func (c *crossing) cross(t *testing.T) {
 	} else {
 		fence, err := c.ahead.Agreed()
 		if err == nil {
-			_, err = c.ahead.Step(t.Context(), fence, c.to, "test", "flip")
+			err = move(t, c.ahead, fence, c.to)
 		}
 		if err != nil {
 			t.Errorf("flip: %v", err)

@@ -143,12 +143,14 @@ func (f *Facade) granted(v *view, by holdover.Store, g holdover.Grant, err error
 }
 
 // voteRedis asks Redis; on a refusal it expires what is due for these items and
-// asks once more, so that nobody is refused for a hold that has run out.
+// asks once more, so that nobody is refused for a hold that has run out. When the
+// agreement has moved meanwhile nothing can be expired under the old one: the
+// second vote is refused as stale, and the call goes on in the new stage.
 func (f *Facade) voteRedis(ctx context.Context, v *view, a *attempt, r holdover.Request) (holdover.Grant, error) {
 	first := !a.askedRedis
 	a.askedRedis = true
 	g, err := f.redis.Vote(ctx, a.ticket(v), r)
-	if errors.Is(err, holdover.ErrOutOfStock) && f.expireDue(ctx, v, f.redis, r) {
+	if errors.Is(err, holdover.ErrOutOfStock) && (f.expireDue(ctx, v, f.redis, r) || f.view.Load() != v) {
 		g, err = f.redis.Vote(ctx, a.ticket(v), r)
 	}
 	if first && saidNo(err) {
@@ -181,7 +183,7 @@ func (f *Facade) voteMySQL(ctx context.Context, v *view, a *attempt, r holdover.
 		switch {
 		case errors.Is(waitErr, holdover.ErrStale):
 			return holdover.Grant{}, waitErr
-		case ended:
+		case ended, f.view.Load() != v:
 			g, err = ask()
 		}
 	}

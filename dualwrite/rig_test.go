@@ -45,7 +45,7 @@ func newStores(t *testing.T) *stores {
 	raw := redis.NewClient(&redis.Options{Addr: addr, DB: number, MaxRetries: -1})
 	t.Cleanup(func() { _ = raw.Close() })
 	s := &stores{raw: raw, db: db}
-	s.redis, err = legacyredis.Open(t.Context(), legacyredis.Config{Pod: pod, Addr: addr, DB: number, OpTimeout: 10 * time.Second, GiveBackWindow: 12 * time.Second})
+	s.redis, err = legacyredis.Open(t.Context(), legacyredis.Config{Pod: pod, Addr: addr, DB: number, OpTimeout: 10 * time.Second, GiveBackWindow: 12 * time.Second, RebuildLease: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,8 @@ func newFacade(t *testing.T, s *stores, change ...func(*dualwrite.Config)) *dual
 		Pod: pod, Instance: "test", Redis: s.redis, MySQL: s.mysql,
 		CallTimeout: 10 * time.Second, MirrorTimeout: 5 * time.Second, LaneTimeout: 10 * time.Second, RefreshTimeout: 5 * time.Second,
 		SweepEvery: time.Hour, DrainEvery: 10 * time.Millisecond, RecheckEvery: 10 * time.Millisecond,
-		Verify: func(context.Context) (bool, string, error) { return true, "", nil },
+		ReadinessEvery: -1, // tests that count calls must see their own; readiness_test.go turns it on
+		Verify:         func(context.Context) (bool, string, error) { return true, "", nil },
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -157,10 +158,24 @@ func reach(t *testing.T, f *dualwrite.Facade, stage holdover.Stage) holdover.Fen
 		if fence.Stage == stage {
 			return fence
 		}
-		if _, err := f.Step(t.Context(), fence, fence.Stage.Toward(stage), "test", "set up"); err != nil {
+		if err := move(t, f, fence, fence.Stage.Toward(stage)); err != nil {
 			t.Fatalf("step from %s: %v", fence, err)
 		}
 	}
+}
+
+// move goes to a neighbouring stage: by a step, or from mysql-only by a return.
+func move(t *testing.T, f *dualwrite.Facade, from holdover.Fence, to holdover.Stage) error {
+	t.Helper()
+	if from.Stage != holdover.StageMySQLOnly {
+		_, err := f.Step(t.Context(), from, to, "test", "moved by the test")
+		return err
+	}
+	if _, err := f.Return(t.Context(), "test", "moved by the test"); err != nil {
+		return err
+	}
+	_, err := f.Rebuild(t.Context(), nil)
+	return err
 }
 
 // settle waits until nothing is left to carry over. A debt may stay: MySQL has

@@ -51,6 +51,7 @@ type Redis interface {
 	Fenced
 	Steps
 	RedisAdjustments
+	RedisRebuild
 
 	// CompareAndSetFence writes f if the fence is still at epoch from (zero: no
 	// fence yet); else a *StaleError with the fence that is there (rule 3).
@@ -94,6 +95,11 @@ type Redis interface {
 	Instances(ctx context.Context, maxAge time.Duration) ([]holdover.Instance, error)
 	// History lists the fences ever set, newest first.
 	History(ctx context.Context, limit int) ([]holdover.Fence, error)
+	// DropFence removes the fence if it is not beyond epoch upTo, else a
+	// *StaleError; see Return.
+	DropFence(ctx context.Context, upTo holdover.Epoch) error
+	// Identity names the server process: another one may have older data.
+	Identity(ctx context.Context) (string, error)
 }
 
 // MySQL is the pod's MySQL.
@@ -101,6 +107,7 @@ type MySQL interface {
 	Fenced
 	Steps
 	MySQLAdjustments
+	MySQLSnapshot
 
 	// RaiseFence writes f if its epoch is larger than the store's, and returns
 	// the fence that is there afterwards (rule 2).
@@ -136,6 +143,11 @@ type MySQL interface {
 	Journal(ctx context.Context, limit int) ([]holdover.Journaled, error)
 	// JournalSize counts the rows and gives the age of the oldest (MySQL's clock).
 	JournalSize(ctx context.Context) (rows int64, oldest time.Duration, err error)
+	// LastVerified is the newest verification and the newest clean one; At is
+	// zero when there is none.
+	LastVerified(ctx context.Context) (last, clean holdover.Verified, err error)
+	// FenceHistory lists the fences ever written here, newest first.
+	FenceHistory(ctx context.Context, limit int) ([]holdover.Fence, error)
 	// ClearJournal deletes the row of token if it is still at version.
 	ClearJournal(ctx context.Context, token holdover.Token, version uint64) error
 }

@@ -105,7 +105,11 @@ func (f *Facade) SweepOnce(ctx context.Context) error {
 	case holdover.StageMySQLOnly:
 		return f.sweepDue(ctx, v, f.mysql, 0)
 	}
-	return errors.Join(append(errs, f.rollForward(ctx, v))...)
+	if !f.redisIsAway() {
+		_, err := f.rollForward(ctx, f.cfg.ClaimAge)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // sweepDue goes on past holds that can't be ended: a batch full of them must
@@ -167,14 +171,11 @@ func (f *Facade) sweepRedisAfterMySQL(ctx context.Context, v *view) error {
 
 // rollForward applies claims whose mark has stood for a while: the instance
 // that set it is gone, or the ledger did not answer it. Never back, unless
-// MySQL has an end record.
-func (f *Facade) rollForward(ctx context.Context, v *view) error {
-	if f.redisIsAway() {
-		return nil
-	}
-	marked, err := f.redis.Marked(ctx, f.cfg.ClaimAge, f.cfg.SweepBatch)
+// MySQL has an end record. It returns how many marks it found.
+func (f *Facade) rollForward(ctx context.Context, age time.Duration) (found int, err error) {
+	marked, err := f.redis.Marked(ctx, age, f.cfg.SweepBatch)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, h := range marked {
 		fact := h
@@ -184,14 +185,14 @@ func (f *Facade) rollForward(ctx context.Context, v *view) error {
 			if len(known.Lines) == 0 {
 				known.Shop, known.Lines, known.Claimed = h.Shop, h.Lines, h.Claimed
 			}
-			_, err = f.redis.Apply(ctx, known)
+			err = f.carryEnd(ctx, known)
 		}
 		if f.stops(err, "roll a marked claim forward", h.Token) {
-			return err
+			return len(marked), err
 		}
 		if err == nil {
 			f.stats.rolledForward.Add(1)
 		}
 	}
-	return nil
+	return len(marked), nil
 }

@@ -41,9 +41,9 @@ type fenceRead struct {
 // known: the store answered, with a fence or with "none" (epoch zero).
 func (r fenceRead) known() bool { return r.err == nil || errors.Is(r.err, holdover.ErrNoFence) }
 
-// readFences asks both stores at once. A store that has not answered within
-// RefreshTimeout counts as silent; seen, when given, hears of each answer as it
-// comes.
+// readFences asks both stores at once, in mysql-only just MySQL. A store that has
+// not answered within RefreshTimeout counts as silent; seen, when given, hears of
+// each answer as it comes.
 func (f *Facade) readFences(ctx context.Context, seen func(fenceRead)) (redis, mysql fenceRead) {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
 	defer cancel()
@@ -52,7 +52,11 @@ func (f *Facade) readFences(ctx context.Context, seen func(fenceRead)) (redis, m
 		f.calls.run(func() { fence, err := store.Fence(ctx); answer <- fenceRead{fence, err} })
 		return answer
 	}
-	fromRedis, fromMySQL := ask(f.redis), ask(f.mysql)
+	var fromRedis <-chan fenceRead
+	if redis = (fenceRead{err: ErrRedisRetired}); !f.retired() {
+		fromRedis = ask(f.redis)
+	}
+	fromMySQL := ask(f.mysql)
 	silent := func(store holdover.Store) fenceRead {
 		return fenceRead{err: &holdover.StoreError{Store: store, Pod: f.cfg.Pod, Op: "read the fence", Err: ctx.Err()}}
 	}
@@ -130,7 +134,7 @@ func (f *Facade) refresh(ctx context.Context) error {
 	if best.Epoch == 0 {
 		return f.noFence(redis, mysql)
 	}
-	if redis.known() {
+	if redis.known() || errors.Is(redis.err, ErrRedisRetired) {
 		f.redisAway.Store(0)
 	} else {
 		f.markRedisAway()
@@ -138,6 +142,8 @@ func (f *Facade) refresh(ctx context.Context) error {
 	f.mysqlAt.Store(uint64(mysql.fence.Epoch)) // zero while it is silent: it is raised before it is used
 	f.adopt(ctx, best)
 	switch {
+	case best.Stage == holdover.StageMySQLOnly:
+		// Redis may be gone, and what it says is of no interest.
 	case errors.Is(redis.err, holdover.ErrNoFence):
 		// Rule 19: it lost its view. Raising it would hide that; it stays unused
 		// until it is rebuilt.
