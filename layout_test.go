@@ -34,16 +34,20 @@ var mayImport = map[string][]string{
 	"killswitch":  {"."},
 	"rollout":     {"."},
 
+	"dualwrite/model":    {},
 	"mysqlpool/connhold": {},
 
-	"internal/app":      {".", "compare", "dualwrite", "killswitch", "legacyredis", "mysqlpool", "mysqlpool/connhold", "rollout", "internal/httpapi"},
+	"internal/app":      {".", "compare", "dualwrite", "killswitch", "legacyredis", "mysqlpool", "mysqlpool/connhold", "rollout", "internal/httpapi", "internal/mutants"},
 	"internal/advise":   {"internal/bench"},
 	"internal/httpapi":  {"."},
 	"internal/devstack": {},
 	"internal/workload": {"."},
-	"internal/bench":    {".", "legacyredis", "mysqlpool", "mysqlpool/connhold", "internal/devstack", "internal/workload"},
+	"internal/bench":    {".", "legacyredis", "mysqlpool", "mysqlpool/connhold", "internal/app", "internal/devstack", "internal/workload"},
+	"internal/faults":   {},
+	"internal/mutants":  {".", "dualwrite", "killswitch"},
+	"internal/torture":  {".", "killswitch", "mysqlpool", "internal/app", "internal/devstack", "internal/faults", "internal/httpapi", "internal/mutants", "internal/workload"},
 	"internal/demo":     {".", "compare", "mysqlpool", "internal/app", "internal/devstack", "internal/workload"},
-	"cmd/holdover":      {".", "compare", "dualwrite", "killswitch", "mysqlpool", "rollout", "internal/advise", "internal/app", "internal/bench", "internal/demo", "internal/httpapi", "internal/workload"},
+	"cmd/holdover":      {".", "compare", "dualwrite", "killswitch", "mysqlpool", "rollout", "internal/advise", "internal/app", "internal/bench", "internal/demo", "internal/httpapi", "internal/mutants", "internal/torture", "internal/workload"},
 
 	// What only tests use.
 	"internal/model":        {"."},
@@ -59,8 +63,8 @@ var testSupport = []string{"internal/reservertest", "internal/teststack"}
 // driver stays in its own package and in internal/app; the demo's auditor has
 // clients of its own, so that it does not trust the product's.
 var mayUse = map[string][]string{
-	"github.com/redis/go-redis/v9":        {"legacyredis", "internal/app", "internal/bench", "internal/demo", "internal/teststack"},
-	"github.com/go-sql-driver/mysql":      {"mysqlpool", "internal/app", "internal/bench", "internal/demo", "internal/devstack", "internal/teststack"},
+	"github.com/redis/go-redis/v9":        {"legacyredis", "internal/app", "internal/bench", "internal/demo", "internal/mutants", "internal/teststack", "internal/torture"},
+	"github.com/go-sql-driver/mysql":      {"mysqlpool", "internal/app", "internal/bench", "internal/demo", "internal/devstack", "internal/mutants", "internal/teststack", "internal/torture"},
 	"github.com/pressly/goose/v3":         {"mysqlpool"},
 	"github.com/open-feature/go-sdk":      {"rollout", "internal/app"},
 	"github.com/prometheus/client_golang": {"internal/app"},
@@ -71,6 +75,7 @@ var mayUse = map[string][]string{
 	"github.com/go-analyze/charts":        {"internal/bench"},
 	"github.com/alecthomas/kong":          {"cmd/holdover"},
 	"github.com/goccy/go-yaml":            {"cmd/holdover"},
+	"github.com/anishathalye/porcupine":   {"internal/torture"},
 	"go.uber.org/goleak":                  {"internal/teststack"},
 	"pgregory.net/rapid":                  {"internal/reservertest"},
 }

@@ -26,6 +26,9 @@
 //	joint, mysql    shadow, latched
 //	mysql-only      refused: Redis has to be rebuilt first
 //
+// A Redis without a fence, or with one older than MySQL's unlatched one, has lost
+// data: the trip is refused, since it would sell again what MySQL has sold since.
+//
 // A trip of a latched pod changes nothing and says so. A trip asks neither the
 // flag source nor readiness. A restore only takes the latch off, at the same
 // stage and the next epoch; it needs MySQL to have the latched fence first.

@@ -36,7 +36,8 @@ func (t *Tripped) step(name string, call func() error) error {
 }
 
 // Trip flips the pod to Redis and latches it there. by and reason are kept
-// with the fence. Errors: holdover.ErrInvalid, ErrRefused (mysql-only),
+// with the fence. Errors: holdover.ErrInvalid, ErrRefused (mysql-only, or a Redis
+// with older data),
 // holdover.ErrUnavailable or ErrUnknownOutcome (Redis does not answer),
 // holdover.ErrNoFence (Redis has no data to flip to), holdover.ErrStale (somebody
 // else kept moving the fence). On an error Tripped says how far it came.
@@ -72,8 +73,22 @@ func (s *Switch) Trip(ctx context.Context, by, reason string) (Tripped, error) {
 // tripOnce is rule 4: both fences are read, MySQL is told, Redis is told.
 func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason string) error {
 	r, m, err := s.readFences(ctx, mctx, t)
-	if err != nil {
+	switch {
+	case m.Stage == holdover.StageMySQLOnly: // whatever a retired Redis says, or whether it is still there
+		t.From = m
+		return s.retired()
+	case err != nil:
 		return err
+	case r.Epoch < m.Epoch && !m.Latched:
+		// Every change but a kill writes Redis first. Either one came between the
+		// two readings, or this Redis came back with older data.
+		if r, err = s.redisFence(ctx); err != nil {
+			return fmt.Errorf("pod %s: the fence in its Redis can't be read; nothing was changed: %w", s.cfg.Pod, err)
+		}
+		if r.Epoch < m.Epoch {
+			t.From = m
+			return fmt.Errorf("pod %s: its Redis is at epoch %d and MySQL at %d: %w: it came back with older data, and would sell again what MySQL has sold since: `holdover verify --pod %s --repair` rebuilds it", s.cfg.Pod, r.Epoch, m.Epoch, ErrRefused, s.cfg.Pod)
+		}
 	}
 	agreed := larger(r, m)
 	t.From = agreed
@@ -178,11 +193,15 @@ func (s *Switch) target(agreed holdover.Fence, by, reason string) (holdover.Fenc
 	case holdover.StageJoint, holdover.StageMySQL:
 		to.Stage = holdover.StageShadow
 	case holdover.StageMySQLOnly:
-		return to, fmt.Errorf("pod %s is in mysql-only: %w: its Redis has not been written since and can't decide; this version can't rebuild it from MySQL", s.cfg.Pod, ErrRefused)
+		return to, s.retired()
 	default:
 		return to, fmt.Errorf("pod %s: its fence has no stage (%s): %w: initialize the pod first", s.cfg.Pod, agreed, holdover.ErrNotReady)
 	}
 	return to, nil
+}
+
+func (s *Switch) retired() error {
+	return fmt.Errorf("pod %s is in mysql-only: %w: its Redis knows no hold and can't decide: `holdover rollout return --pod %s --confirm %s --reason TEXT` rebuilds it, after which a kill is possible", s.cfg.Pod, ErrRefused, s.cfg.Pod, s.cfg.Pod)
 }
 
 // alreadyLatched answers a second trip. It takes no new epoch; a MySQL that is

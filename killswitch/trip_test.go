@@ -41,8 +41,12 @@ func TestTripFollowsTheTableOfStages(t *testing.T) {
 func TestTripRefusesMySQLOnlyWithTheWayOut(t *testing.T) {
 	sw, r, m := stubs(t, fenceAt(holdover.StageMySQLOnly, 9), fenceAt(holdover.StageMySQLOnly, 9))
 	_, err := sw.Trip(t.Context(), "alice", "drill")
-	if !errors.Is(err, killswitch.ErrRefused) || !strings.Contains(err.Error(), "can't rebuild it") {
+	if !errors.Is(err, killswitch.ErrRefused) || !strings.Contains(err.Error(), "holdover rollout return --pod p") {
 		t.Errorf("error is %v", err)
+	}
+	r.err = away(holdover.StoreRedis, false) // it may be gone by then
+	if _, err := sw.Trip(t.Context(), "alice", "drill"); !errors.Is(err, killswitch.ErrRefused) || !strings.Contains(err.Error(), "holdover rollout return --pod p") {
+		t.Errorf("without redis: error is %v", err)
 	}
 	if r.fence.Epoch != 9 || m.fence.Epoch != 9 || r.trips+m.calls != 0 {
 		t.Error("a refused trip wrote something")
@@ -224,16 +228,31 @@ func TestTripGivesUpAfterItsAttempts(t *testing.T) {
 	}
 }
 
-// MySQL ahead of Redis is half a kill, or a Redis restored from a copy: the
-// larger epoch counts, and its stage.
+// MySQL ahead of Redis and latched is half a kill: another one finishes it from
+// the larger epoch.
 func TestTripWithMySQLAheadTakesTheLargerEpoch(t *testing.T) {
-	sw, r, m := stubs(t, fenceAt(holdover.StageShadow, 4), fenceAt(holdover.StageMySQL, 6))
+	half := fenceAt(holdover.StageShadow, 6)
+	half.Latched = true
+	sw, r, m := stubs(t, fenceAt(holdover.StageMySQL, 4), half)
 	got, err := sw.Trip(t.Context(), "alice", "drill")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.From.Epoch != 6 || got.To.Epoch != 8 || r.fence.Epoch != 8 || m.fence.Epoch != 8 {
 		t.Errorf("got %+v; redis has %v, mysql has %v", got, r.fence, m.fence)
+	}
+}
+
+// MySQL ahead and not latched: every change but a kill writes Redis first, so
+// this Redis has older data, and would sell again what MySQL has sold since.
+func TestTripRefusesARedisWithOlderData(t *testing.T) {
+	sw, r, m := stubs(t, fenceAt(holdover.StageJoint, 4), fenceAt(holdover.StageMySQL, 5))
+	got, err := sw.Trip(t.Context(), "alice", "drill")
+	if !errors.Is(err, killswitch.ErrRefused) || !strings.Contains(err.Error(), "older data") || !strings.Contains(err.Error(), "--repair") {
+		t.Errorf("got %+v, error is %v", got, err)
+	}
+	if r.fence.Epoch != 4 || m.fence.Epoch != 5 || r.trips+m.calls != 0 {
+		t.Error("a refused trip wrote something")
 	}
 }
 

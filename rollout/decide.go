@@ -52,9 +52,14 @@ func (d *Driver) decide(ctx context.Context, p *drivenPod, now *PodStatus) strin
 
 	next := agreed.Stage.Toward(desired.Stage)
 	now.Next = next
-	if next == holdover.StageMySQLOnly {
+	switch {
+	case next == holdover.StageMySQLOnly:
 		now.wait(Reason{Code: CodeMySQLOnly, Text: "the flag wants mysql-only, after which the kill switch has no Redis to flip to: the flag alone does not enter it",
-			Do: "set the flag back to mysql; the step needs a confirmation of its own, which this version does not have yet"})
+			Do: fmt.Sprintf("holdover rollout retire --pod %s --confirm %s --reason TEXT", now.Pod, now.Pod)})
+		return "wait"
+	case agreed.Stage == holdover.StageMySQLOnly:
+		now.wait(Reason{Code: CodeMySQLOnly, Text: fmt.Sprintf("the flag wants %s, and Redis knows no hold since it was retired: the flag alone does not leave mysql-only", desired.Stage),
+			Do: fmt.Sprintf("holdover rollout return --pod %s --confirm %s --reason TEXT", now.Pod, now.Pod)})
 		return "wait"
 	}
 	if left := d.cfg.Dwell - time.Since(p.since); left > 0 {

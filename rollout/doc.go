@@ -22,7 +22,7 @@
 // stage, leaves a pod where it is. A file is taken over whole or not at all,
 // and the last good one is kept. The driver passes no stage over, stays at
 // least DriverConfig.Dwell in each, asks readiness before each step, leaves a
-// latched pod alone, and never enters mysql-only by the flag.
+// latched pod alone, and neither enters nor leaves mysql-only by the flag.
 //
 // # Concurrency
 //

@@ -52,7 +52,7 @@ const (
 	CodeNotReady    = "not-initialized"  // no fence and no flag
 	CodeLatched     = "latched"
 	CodeFlagUnknown = "flag-unknown"
-	CodeMySQLOnly   = "needs-confirmation" // mysql-only is not entered by the flag alone
+	CodeMySQLOnly   = "needs-confirmation" // mysql-only is neither entered nor left by the flag alone
 	CodeDwell       = "dwell"
 	CodeReadiness   = "readiness-unknown" // readiness could not be computed
 	CodeStep        = "step-failed"

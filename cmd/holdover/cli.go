@@ -16,6 +16,7 @@ import (
 	"holdover"
 	"holdover/internal/app"
 	"holdover/internal/bench"
+	"holdover/internal/mutants"
 )
 
 // The exit codes.
@@ -49,9 +50,11 @@ type cli struct {
 	Status  statusCmd  `cmd:"" help:"What is true now, is it safe to move, and what happens next."`
 	Kill    killCmd    `cmd:"" help:"Flip pods back to Redis and latch them there. Dual writes go on."`
 	Restore restoreCmd `cmd:"" help:"Take the latch off: the flag is followed again."`
+	Rollout rolloutCmd `cmd:"" help:"The two steps that no flag takes: retire a pod's Redis, and return to it."`
 	Verify  verifyCmd  `cmd:"" help:"Compare both stores completely, under traffic. Exit 3 when they differ."`
 	Bench   benchCmd   `cmd:"" help:"Measure reserving in MySQL and Redis, every way in its best form, in turn. Exit 3 when an invariant is broken."`
 	Report  reportCmd  `cmd:"" help:"The divergence report. Exit 3 when it is not ok, 4 when there is nothing to judge."`
+	Torture tortureCmd `cmd:"" help:"Try to break the handover: faults, flips and kills from a seed, on servers of its own. Exit 3 when a promise was broken."`
 	Advise  adviseCmd  `cmd:"" help:"Whether to migrate at all, from a live pod's metrics or a bench file. Exit 3: don't; 4: it depends."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
@@ -112,7 +115,7 @@ func wantsJSON(args []string) bool {
 }
 
 func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kong, error) {
-	return kong.New(c, kong.Name("holdover"), kong.Vars{"bench_scenarios": strings.Join(bench.Scenarios(), ", ")},
+	return kong.New(c, kong.Name("holdover"), kong.Vars{"bench_scenarios": strings.Join(bench.Scenarios(), ", "), "mutants": strings.Join(mutants.Names(), ", ")},
 		kong.Description("Moves checkout reservations from Redis counters to MySQL unit rows while the shop stays open."),
 		kong.Writers(stdout, stderr), kong.Exit(exit), kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
 }

@@ -52,6 +52,7 @@ func (cmd *killCmd) Run(e *env) error {
 	return change(e, &cmd.changeFlags, app.Kill, func(w io.Writer, k app.Killed) {
 		if k.DryRun {
 			fmt.Fprintf(w, "pod %s: would %s\n", k.Pod, k.Would)
+			line(w, "before", "readiness is "+k.Readiness)
 			return
 		}
 		word := "KILLED"
@@ -60,11 +61,12 @@ func (cmd *killCmd) Run(e *env) error {
 		}
 		fmt.Fprintf(w, "%s  %s\n", word, k.Message)
 		line(w, "now", k.Now)
+		line(w, "before", "readiness was "+k.Readiness)
 		switch {
 		case k.NotCarried > 0:
-			line(w, "carried", fmt.Sprintf("none of %d unmirrored holds of MySQL's journal", k.NotCarried))
+			line(w, "carried", fmt.Sprintf("none of %s of MySQL's journal", count(k.NotCarried, "unmirrored hold")))
 		case k.Carried > 0:
-			line(w, "carried", fmt.Sprintf("%d unmirrored holds of MySQL's journal, together with the flip", k.Carried))
+			line(w, "carried", count(k.Carried, "unmirrored hold")+" of MySQL's journal, together with the flip")
 		}
 		if k.Owed != "" {
 			line(w, "FAULT", k.Owed)
@@ -104,7 +106,7 @@ func told(w io.Writer, c app.Changed) {
 	case len(c.Acknowledged) == 0 && len(c.Missing) == 0:
 		line(w, "seen by", "no instance is alive; the next one starts with it")
 	case len(c.Acknowledged) > 0:
-		line(w, "seen by", fmt.Sprintf("%d instances after %s: %s", len(c.Acknowledged), c.AckTook.Round(time.Millisecond), strings.Join(c.Acknowledged, ", ")))
+		line(w, "seen by", fmt.Sprintf("%s after %s: %s", count(len(c.Acknowledged), "instance"), c.AckTook.Round(time.Millisecond), strings.Join(c.Acknowledged, ", ")))
 	}
 	if len(c.Missing) > 0 {
 		line(w, "NOT YET", strings.Join(c.Missing, "; ")+" (the stores refuse their old epoch all the same)")

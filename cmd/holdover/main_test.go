@@ -102,7 +102,7 @@ func (s *site) write(name, text string) string {
 func (s *site) flag(stage string) {
 	s.t.Helper()
 	s.write("stages.json", fmt.Sprintf(`{"flags": {"holdover-stage": {"state": "ENABLED",
-	"variants": {"redis": "redis", "shadow": "shadow", "joint": "joint", "mysql": "mysql"}, "defaultVariant": %q}}}`, stage))
+	"variants": {"redis": "redis", "shadow": "shadow", "joint": "joint", "mysql": "mysql", "mysql-only": "mysql-only"}, "defaultVariant": %q}}}`, stage))
 }
 
 // answer is what a command did.

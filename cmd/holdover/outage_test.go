@@ -105,7 +105,7 @@ func TestOutages(t *testing.T) {
 	must(t, stack.StopMySQL(syscall.SIGTERM))
 	within(t, "status without stores", func() {
 		var list httpapi.PodList
-		s.object(0, &list, "status")
+		s.object(1, &list, "status")
 		if p := list.Pods[0]; p.RedisProblem == "" || p.MySQLProblem == "" || p.Agreed != nil || p.Readiness.Kill.OK || !strings.Contains(p.Next, "bring the stores") {
 			t.Errorf("%+v", p)
 		}

@@ -12,6 +12,7 @@ type serveCmd struct {
 	configFlags
 	Check  bool   `help:"Validate the configuration and the flag file, print what would run, and stop."`
 	Listen string `help:"Address to listen on instead of the configured one." placeholder:"HOST:PORT"`
+	Mutate string `hidden:"" help:"For holdover torture alone: serve without a protection."`
 }
 
 func (cmd *serveCmd) Run(e *env) error {
@@ -22,6 +23,7 @@ func (cmd *serveCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	c.Mutate = cmd.Mutate
 	if cmd.Listen != "" {
 		c.Listen = cmd.Listen
 		if err := c.Validate(); err != nil {
@@ -36,7 +38,7 @@ func (cmd *serveCmd) Run(e *env) error {
 		return err
 	}
 	err = a.Serve(e.ctx, func(addr string) {
-		fmt.Fprintf(e.stderr, "holdover %s: instance %s serves %d pods on http://%s\n", version, c.Instance, len(c.Pods), addr)
+		fmt.Fprintf(e.stderr, "holdover %s: instance %s serves %s on http://%s\n", version, c.Instance, count(len(c.Pods), "pod"), addr)
 	})
 	if closeErr := a.Close(context.WithoutCancel(e.ctx)); err == nil {
 		err = closeErr
@@ -61,7 +63,7 @@ func check(e *env, c app.Config) error {
 	if c.OperatorToken != "" {
 		token = "operator routes want the token"
 	}
-	_, err := fmt.Fprintf(e.stdout, "ok: instance %s would serve %d pods on %s; %s. No store was asked.\n", c.Instance, len(c.Pods), c.Listen, token)
+	_, err := fmt.Fprintf(e.stdout, "ok: instance %s would serve %s on %s; %s. No store was asked.\n", c.Instance, count(len(c.Pods), "pod"), c.Listen, token)
 	return err
 }
 

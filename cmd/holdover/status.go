@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"holdover"
-	"holdover/dualwrite"
 	"holdover/internal/app"
 	"holdover/internal/httpapi"
 	"holdover/rollout"
@@ -22,7 +21,7 @@ type statusCmd struct {
 }
 
 func (statusCmd) Help() string {
-	return "It asks the stores themselves and changes nothing: it works without any instance, and names a store that does not answer."
+	return "It asks the stores themselves and changes nothing: it works without any instance, and names a store that does not answer. Exit 1 when neither store of a pod answers."
 }
 
 func (cmd *statusCmd) Run(e *env) error {
@@ -36,10 +35,22 @@ func (cmd *statusCmd) Run(e *env) error {
 		return err
 	}
 	if cmd.JSON {
-		return e.json(list)
+		if err := e.json(list); err != nil {
+			return err
+		}
+	} else {
+		for _, p := range list.Pods {
+			printStatus(e.stdout, p, maxAge)
+		}
 	}
+	var mute []string
 	for _, p := range list.Pods {
-		printStatus(e.stdout, p, maxAge)
+		if p.Redis == nil && p.MySQL == nil && p.RedisProblem != "" && p.MySQLProblem != "" {
+			mute = append(mute, p.Pod)
+		}
+	}
+	if len(mute) > 0 {
+		return fmt.Errorf("no store of %s answers", strings.Join(mute, ", "))
 	}
 	return nil
 }
@@ -82,11 +93,7 @@ func (cmd *statusCmd) fromStores(e *env) (list httpapi.PodList, maxAge time.Dura
 	list.Pods = make([]httpapi.PodStatus, len(all))
 	var asking sync.WaitGroup
 	for i, s := range all {
-		facade, err := dualwrite.New(dualwrite.Config{Pod: s.Name, Instance: c.Instance, Redis: s.Redis, MySQL: s.MySQL, InstanceMaxAge: c.InstanceMaxAge()})
-		if err != nil {
-			return list, 0, err
-		}
-		asking.Go(func() { list.Pods[i] = app.Status(e.ctx, s, facade, desiredFromFile(c, s.Name)) })
+		asking.Go(func() { list.Pods[i] = app.Status(e.ctx, s.Facade, s.Name, desiredFromFile(c, s.Name)) })
 	}
 	asking.Wait()
 	return list, c.InstanceMaxAge(), nil
@@ -126,10 +133,15 @@ func printStatus(w io.Writer, p httpapi.PodStatus, maxAge time.Duration) {
 		row("now", "%s", p.Agreed)
 	}
 	row("flag", "%s (%s)", p.Desired.Stage, p.Desired.Reason)
-	row("redis", "%s", fenceLine(p.Redis, p.RedisProblem))
+	if p.RedisRetired {
+		row("redis", "retired: nothing asks it")
+	} else {
+		row("redis", "%s", fenceLine(p.Redis, p.RedisProblem))
+	}
 	row("mysql", "%s", fenceLine(p.MySQL, p.MySQLProblem))
 	if p.MySQLProblem == "" {
-		row("unmirrored", "%d facts in the journal%s", p.Journal.Rows, oldest(p.Journal))
+		row("unmirrored", "%s in the journal%s", count(int(p.Journal.Rows), "fact"), oldest(p.Journal))
+		row("verified", "%s", verifiedLine(p.Verified))
 	}
 	for _, i := range p.Instances {
 		note := ""
@@ -142,13 +154,49 @@ func printStatus(w io.Writer, p httpapi.PodStatus, maxAge time.Duration) {
 		}
 		row("instance", "%s at epoch %d, seen %s ago, %d late or unmirrored%s", app.ShortName(i.Name, i.ID), i.Epoch, age, i.Busy, note)
 	}
-	if len(p.Instances) == 0 && p.RedisProblem == "" {
+	switch {
+	case p.RedisRetired:
+		row("instance", "not known in mysql-only: signs of life were kept in Redis")
+	case len(p.Instances) == 0 && p.RedisProblem == "":
 		row("instance", "none alive")
 	}
 	printVerdict(w, "forward", p.Readiness.Forward)
 	printVerdict(w, "back", p.Readiness.Back)
 	printVerdict(w, "kill", p.Readiness.Kill)
+	for _, w := range p.Warnings {
+		row("warning", "%s", withDo(w))
+	}
 	row("next", "%s", p.Next)
+}
+
+func withDo(r httpapi.Reason) string {
+	if r.Do == "" {
+		return r.Text
+	}
+	return r.Text + " -> " + r.Do
+}
+
+func verifiedLine(v httpapi.VerifiedStatus) string {
+	at := func(v *holdover.Verified) string {
+		return fmt.Sprintf("%s (epoch %d, by %s)", v.At.UTC().Format(time.RFC3339), v.Epoch, v.By)
+	}
+	switch {
+	case v.Last == nil:
+		return "never"
+	case v.Last.Clean:
+		return "clean at " + at(v.Last)
+	case v.Clean == nil:
+		return "not clean at " + at(v.Last) + ", and never before"
+	}
+	return "not clean at " + at(v.Last) + ", clean at " + at(v.Clean)
+}
+
+// count says "1 pod" and "2 pods".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func fenceLine(f *holdover.Fence, problem string) string {
@@ -175,10 +223,7 @@ func printVerdict(w io.Writer, name string, v httpapi.Verdict) {
 	}
 	fmt.Fprintf(w, "  %-10s %s", name, word)
 	for _, r := range v.Reasons {
-		fmt.Fprintf(w, "; %s", r.Text)
-		if r.Do != "" {
-			fmt.Fprintf(w, " -> %s", r.Do)
-		}
+		fmt.Fprintf(w, "; %s", withDo(r))
 	}
 	fmt.Fprintln(w)
 }

@@ -3,7 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"sync"
+	"time"
 
 	"holdover/compare"
 	"holdover/internal/app"
@@ -11,28 +14,54 @@ import (
 )
 
 type verifyCmd struct {
-	podFlags
-	Store string `enum:"both,mysql" default:"both" help:"both: compare the two stores. mysql: check MySQL's own sums, without Redis." placeholder:"STORE"`
-	JSON  bool   `help:"One JSON object on stdout."`
+	changeFlags
+	Store    string `enum:"both,mysql" default:"both" help:"both: compare the two stores. mysql: check MySQL's own sums, without Redis." placeholder:"STORE"`
+	Repair   bool   `help:"Bring the store that follows to where the deciding one is, then verify again. Needs --reason, or --dry-run."`
+	Counters bool   `help:"With --repair: set counters also where Redis decides. Somebody else may have sold those units: look first."`
 }
 
 func (verifyCmd) Help() string {
 	return "Counters, holds and ledger of both stores are read while buyers go on. What differs is looked at again after the configured re-check time: what is only late is no difference. In redis and after a fresh start of dual writing holds that only Redis has are expected; they end by their time to live. " +
+		"With --repair each difference that stood still is repaired by its token, toward the store that decides: in shadow and joint Redis, in mysql MySQL. A Redis that lost its data, or has older data, while MySQL decides is filled from MySQL first. " +
+		"In mysql counters are moved to what ledger and holds say; where Redis decides only with --counters. In redis only counters are repaired; in mysql-only there is nothing to compare. Each change is recorded in holdover_repairs before it is made. Exit 3 while differences remain. " +
 		"With --store mysql every item and location is checked in MySQL alone: available >= issued >= 0, issued = pool rows + held, and the sum of the ledger's entries = available."
 }
 
 // Run verifies all chosen pods at once; one that can't be verified stops no other.
 func (cmd *verifyCmd) Run(e *env) error {
 	cmd.All = cmd.All || len(cmd.Pod) == 0
+	switch {
+	case cmd.Repair && cmd.Store == "mysql":
+		return usage("--repair works on both stores: leave --store out")
+	case !cmd.Repair && (cmd.DryRun || cmd.Counters):
+		return usage("--dry-run and --counters belong to --repair")
+	}
+	if cmd.Repair {
+		if cmd.DryRun && strings.TrimSpace(cmd.Reason) == "" {
+			cmd.Reason = "a dry run" // nothing is recorded
+		}
+		if err := cmd.who(); err != nil {
+			return err
+		}
+	}
 	c, all, closeAll, err := cmd.stores(e)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	if cmd.Store == "mysql" {
+	switch {
+	case cmd.Store == "mysql":
 		return cmd.conserve(e, all)
+	case cmd.Repair:
+		return cmd.repair(e, c, all)
 	}
-	found, errs := onAll(all, func(s *app.Stores) (compare.Verification, error) { return app.Verify(e.ctx, c, s) })
+	by := cmd.By
+	if by == "" {
+		by, _ = whoami() // the instance's name stands for an unknown user
+	}
+	found, errs := onAll(all, func(s *app.Stores) (compare.Verification, error) {
+		return app.VerifyFor(e.ctx, c, s, app.VerifyOptions{By: by, Progress: progress(e.stderr, s.Name)})
+	})
 	results, clean, items := []compare.Verification{}, true, 0
 	for i, v := range found {
 		if errs[i] != nil {
@@ -40,18 +69,91 @@ func (cmd *verifyCmd) Run(e *env) error {
 		}
 		clean, items = clean && v.Clean, items+v.Items
 		results = append(results, v)
-		if cmd.JSON {
-			continue
-		}
-		fmt.Fprintf(e.stdout, "pod %s: %s\n", v.Pod, v.Summary())
-		for _, d := range v.Differences {
-			fmt.Fprintf(e.stdout, "  %s\n", d)
-		}
-		for _, d := range v.Unsettled {
-			fmt.Fprintf(e.stdout, "  never stood still: %s\n", d)
+		if !cmd.JSON {
+			printVerification(e.stdout, v)
 		}
 	}
 	return cmd.verdict(e, clean, items, results, errors.Join(errs...), "the stores differ, or did not stand still")
+}
+
+func printVerification(w io.Writer, v compare.Verification) {
+	fmt.Fprintf(w, "pod %s: %s\n", v.Pod, v.Summary())
+	for _, d := range v.Differences {
+		fmt.Fprintf(w, "  %s\n", d)
+	}
+	for _, d := range v.Unsettled {
+		fmt.Fprintf(w, "  never stood still: %s\n", d)
+	}
+	for _, who := range v.Strangers {
+		fmt.Fprintf(w, "  connected to this Redis and not holdover: %s\n", who)
+	}
+}
+
+// repair repairs all chosen pods at once.
+func (cmd *verifyCmd) repair(e *env, c app.Config, all []*app.Stores) error {
+	found, errs := onAll(all, func(s *app.Stores) (app.RepairedPod, error) {
+		say := progress(e.stderr, s.Name)
+		return app.Repair(e.ctx, c, s, app.RepairOptions{
+			By: cmd.By, Reason: cmd.Reason, DryRun: cmd.DryRun, Counters: cmd.Counters, Progress: say,
+			Rebuilding: func(holds, items int) { say(holds+items, 0, 0) },
+		})
+	})
+	clean, items := true, 0
+	for i, r := range found {
+		if r.Found != nil {
+			items += r.Found.Items
+		}
+		if r.Rebuild != "" {
+			items++ // something to judge
+		}
+		clean = clean && r.Clean && errs[i] == nil
+		if !cmd.JSON && (errs[i] == nil || len(r.Repairs) > 0) {
+			printRepair(e.stdout, r)
+		}
+	}
+	return cmd.verdict(e, clean, items, found, errors.Join(errs...), "differences remain")
+}
+
+func printRepair(w io.Writer, r app.RepairedPod) {
+	fmt.Fprintf(w, "pod %s: in %s. %s\n", r.Pod, r.Stage, r.Rule)
+	if r.Rebuild != "" {
+		line(w, "rebuild", r.Rebuild)
+	}
+	if r.Rebuilt != nil {
+		line(w, "rebuilt", fmt.Sprintf("%d holds, %d end records and %d counters in %s", r.Rebuilt.Holds, r.Rebuilt.Ended, r.Rebuilt.Items, r.Rebuilt.Took.Round(time.Millisecond)))
+	}
+	if r.Found != nil {
+		printVerification(w, *r.Found)
+	}
+	for _, done := range r.Repairs {
+		fmt.Fprintf(w, "  %s\n", done)
+	}
+	if r.After != nil {
+		fmt.Fprint(w, "after the repair: ")
+		printVerification(w, *r.After)
+	}
+}
+
+// progressEvery is how often progress is printed.
+const progressEvery = 5 * time.Second
+
+// progress prints how far a pod is, now and then; a short run prints nothing.
+func progress(w io.Writer, pod string) func(done, total int, left time.Duration) {
+	var mu sync.Mutex
+	last := time.Now()
+	return func(done, total int, left time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(last) < progressEvery {
+			return
+		}
+		last = time.Now()
+		if total == 0 {
+			fmt.Fprintf(w, "pod %s: %d written\n", pod, done)
+			return
+		}
+		fmt.Fprintf(w, "pod %s: %d of %d read, about %s left\n", pod, done, total, left.Round(time.Second))
+	}
 }
 
 // conserve checks MySQL alone.
@@ -85,6 +187,8 @@ func (cmd *verifyCmd) verdict(e *env, clean bool, looked int, results any, err e
 		}
 	}
 	switch {
+	case errors.Is(err, app.ErrNothingToVerify) && looked == 0:
+		return &exitError{exitNothing, err}
 	case err != nil:
 		return err
 	case looked == 0:

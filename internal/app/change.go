@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"holdover"
+	"holdover/dualwrite"
 	"holdover/killswitch"
 )
 
@@ -26,6 +27,9 @@ type Changed struct {
 type Killed struct {
 	Changed
 	killswitch.Tripped
+	// Readiness is what it said of the way back just before: "yes", or "no" with
+	// its reasons.
+	Readiness string `json:"readiness"`
 }
 
 // RestoredPod is what a restore did, or with DryRun would do.
@@ -38,19 +42,42 @@ type RestoredPod struct {
 // has happened by then: this only tells whether everybody has seen it.
 const ackWait = 2 * time.Second
 
+// readinessWait bounds how long a kill looks at readiness first: a store that
+// hangs must not delay it by more.
+const readinessWait = 100 * time.Millisecond
+
 // Kill trips the pod's switch and waits until every live instance has seen it.
+// Readiness is noted and stops nothing.
 func Kill(ctx context.Context, s *Stores, by, reason string, dryRun bool) (Killed, error) {
+	look := func() dualwrite.Assessment {
+		ctx, cancel := context.WithTimeout(ctx, readinessWait)
+		defer cancel()
+		return s.Facade.Assess(ctx)
+	}
+	return kill(ctx, s, look, by, reason, dryRun)
+}
+
+func kill(ctx context.Context, s *Stores, look func() dualwrite.Assessment, by, reason string, dryRun bool) (Killed, error) {
 	k := Killed{Changed: Changed{DryRun: dryRun, Acknowledged: []string{}, Missing: []string{}}}
 	if err := killswitch.CheckWho(by, reason); err != nil {
 		return k, err
 	}
+	before := look()
+	if k.Readiness = "yes"; before.Agreed.Stage == holdover.StageRedis { // nothing to go back to: the kill only latches
+		k.Readiness = "yes: redis decides already"
+	} else if !before.Back.OK() {
+		k.Readiness = "no: " + dualwrite.Texts(before.Back.Reasons)
+	}
 	if dryRun {
 		fence, silent, err := agreedNow(ctx, s)
+		if fence.Stage == holdover.StageMySQLOnly {
+			err = nil // it need not answer
+		}
 		if err != nil {
 			return k, fmt.Errorf("pod %s: a kill now would fail: %w", s.Name, err)
 		}
 		k.Would, k.Tripped = wouldKill(fence), killswitch.Tripped{Pod: s.Name, From: fence, To: fence}
-		if silent != nil {
+		if silent != nil && fence.Stage != holdover.StageMySQLOnly {
 			k.Would += fmt.Sprintf("; MySQL does not answer, so it would be owed the fence, and its journal could not be carried (%v)", silent)
 		}
 		return k, nil
@@ -89,7 +116,7 @@ func agreedNow(ctx context.Context, s *Stores) (fence holdover.Fence, silent, er
 	}()
 	fence, err = s.Redis.Fence(ctx)
 	m := <-fromMySQL
-	if err == nil && m.fence.Epoch > fence.Epoch {
+	if m.err == nil && (m.fence.Stage == holdover.StageMySQLOnly || err == nil && m.fence.Epoch > fence.Epoch) {
 		fence = m.fence
 	}
 	return fence, m.err, err
@@ -100,7 +127,7 @@ func wouldKill(f holdover.Fence) string {
 	case f.Latched:
 		return fmt.Sprintf("change nothing: it is latched in %s already, by %s: %s", f.Stage, f.By, f.Reason)
 	case f.Stage == holdover.StageMySQLOnly:
-		return "be refused: in mysql-only Redis does not know the holds"
+		return fmt.Sprintf("be refused: in mysql-only Redis does not know the holds; `holdover rollout return --pod %s --confirm %s --reason TEXT` rebuilds it", f.Pod, f.Pod)
 	case f.Stage == holdover.StageRedis || f.Stage == holdover.StageShadow:
 		return fmt.Sprintf("latch the pod in %s, where Redis decides already", f.Stage)
 	default:

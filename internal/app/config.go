@@ -49,6 +49,9 @@ type Config struct {
 
 	Logger  *slog.Logger `yaml:"-"`
 	Version string       `yaml:"-"`
+	// Mutate switches a protection off, for `holdover torture` to miss; see
+	// internal/mutants. No file can set it.
+	Mutate string `yaml:"-"`
 }
 
 // FlagsConfig says where the desired stage comes from.
@@ -72,6 +75,9 @@ type Timing struct {
 	Dwell          time.Duration `yaml:"dwell"`            // shortest stay in a stage on the way; 30 s
 	Drive          time.Duration `yaml:"drive"`            // between looks at the desired stage; 1 s
 	Conserve       time.Duration `yaml:"conserve"`         // between checks of the stock's sums in MySQL; 1 h
+	Readiness      time.Duration `yaml:"readiness"`        // between looks at whether the pod could move; 500 ms
+	VerifyEvery    time.Duration `yaml:"verify_every"`     // between complete comparisons of the two stores; 10 min, negative: never
+	VerifiedMaxAge time.Duration `yaml:"verified_max_age"` // a clean verification older than this is a reason against a step; 1 h
 }
 
 // Retention says how long MySQL keeps what is over. Zero means the default.
@@ -152,6 +158,9 @@ func (c Config) WithDefaults() Config {
 	set(&c.Timing.Dwell, 30*time.Second)
 	set(&c.Timing.Drive, time.Second)
 	set(&c.Timing.Conserve, time.Hour)
+	set(&c.Timing.Readiness, 500*time.Millisecond)
+	set(&c.Timing.VerifyEvery, 10*time.Minute)
+	set(&c.Timing.VerifiedMaxAge, time.Hour)
 	set(&c.Retention.Ends, 30*24*time.Hour)
 	set(&c.Retention.Entries, max(400*24*time.Hour, c.Retention.Ends))
 	set(&c.Flags.Poll, time.Second)

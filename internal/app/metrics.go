@@ -1,9 +1,12 @@
 package app
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"holdover"
+	"holdover/dualwrite"
 )
 
 // metrics is the scrape: counts are read from the parts when asked, so that
@@ -17,6 +20,8 @@ type metrics struct {
 	compared, eligible, kinds, eventsDropped, verified *prometheus.Desc
 	hottest, hottestPeak, holds, holdSeconds           *prometheus.Desc
 	conserveBad, conserveRows, conserveAt              *prometheus.Desc
+	verifiedAge, verifiedDiffs                         *prometheus.Desc
+	ready, readyReason, readyAt                        *prometheus.Desc
 }
 
 func newMetrics(a *App) *metrics {
@@ -44,12 +49,17 @@ func newMetrics(a *App) *metrics {
 		compared:      desc("compare_compared_total", "Dual operations with an answer from both stores."),
 		kinds:         desc("compare_kinds_total", "Observations by kind and direction.", "kind", "direction"),
 		eventsDropped: desc("compare_events_dropped_total", "Events that found the queue full; their counts stand."),
-		verified:      desc("verification_clean", "1 when this instance's last verification was clean, 0 when not; absent before the first."),
+		verified:      desc("verification_clean", "1 when the pod's last verification was clean, whoever made it, 0 when not; absent before the first."),
+		verifiedAge:   desc("verification_age_seconds", "How long ago it ended."),
+		verifiedDiffs: desc("verification_differences", "What it found to differ, and what never stood still."),
 		conserveBad:   desc("conservation_violating_rows", "Locations that break a rule of conservation, by this instance's last check; absent before the first."),
 		conserveRows:  desc("conservation_rows", "Locations that this instance's last check looked at."),
 		conserveAt:    desc("conservation_timestamp_seconds", "When this instance's last check ended."),
 		hottest:       desc("hottest_item_rate", "Reserves of the item asked for most, in the last full second; this instance's."),
 		hottestPeak:   desc("hottest_item_peak_rate", "The highest hottest_item_rate since this instance began."),
+		ready:         desc("ready", "1 when the pod may move in the direction, forward or back, by this instance's last look; absent before the first.", "direction"),
+		readyReason:   desc("ready_reason", "1 for each code of what speaks against it.", "direction", "code"),
+		readyAt:       desc("ready_timestamp_seconds", "When this instance's last look at readiness ended."),
 		holds:         desc("mysql_connection_holds_total", "How often a MySQL connection was taken and given back, by what for.", "tag"),
 		holdSeconds:   desc("mysql_connection_hold_seconds_total", "How long MySQL connections were taken, from taking to giving back.", "tag"),
 	}
@@ -99,13 +109,24 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		for _, t := range counts.Kinds {
 			count(m.kinds, float64(t.Count), t.Kind.String(), t.Direction.String())
 		}
-		if v := p.LastVerification(); v != nil {
-			gauge(m.verified, flag(v.Clean))
+		if a, ok := p.Facade.Readiness(); ok && !a.Last.At.IsZero() {
+			gauge(m.verified, flag(a.Last.Clean))
+			gauge(m.verifiedAge, max(0, time.Since(a.Last.At).Seconds()))
+			gauge(m.verifiedDiffs, float64(a.Last.Differences+a.Last.Unsettled))
 		}
 		if c := p.LastConservation(); c != nil {
 			gauge(m.conserveBad, float64(c.Violating))
 			gauge(m.conserveRows, float64(c.Rows))
 			gauge(m.conserveAt, float64(c.At.UnixMilli())/1000)
+		}
+		if a, ok := p.Facade.Readiness(); ok {
+			for direction, r := range map[string]dualwrite.Readiness{"forward": a.Forward, "back": a.Back} {
+				gauge(m.ready, flag(r.OK()), direction)
+				for _, code := range r.Codes() {
+					gauge(m.readyReason, 1, direction, code)
+				}
+			}
+			gauge(m.readyAt, float64(a.At.UnixMilli())/1000)
 		}
 		now, peak := p.hottest.rates()
 		gauge(m.hottest, float64(now))

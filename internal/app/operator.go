@@ -28,7 +28,7 @@ func (p drivenPod) Agreed(ctx context.Context) (holdover.Fence, error) {
 		return mysql, nil
 	case errors.Is(redisErr, holdover.ErrNoFence) && errors.Is(mysqlErr, holdover.ErrNoFence):
 		return holdover.Fence{}, fmt.Errorf("pod %s: %w in either store", p.Stores.Name, holdover.ErrNoFence)
-	case errors.Is(redisErr, holdover.ErrNoFence):
+	case errors.Is(redisErr, holdover.ErrNoFence), errors.Is(redisErr, dualwrite.ErrRedisRetired):
 		return holdover.Fence{}, mysqlErr
 	default:
 		return holdover.Fence{}, redisErr
@@ -72,7 +72,7 @@ func (p drivenPod) Step(ctx context.Context, from holdover.Fence, to holdover.St
 func driverReasons(reasons []dualwrite.Reason) []rollout.Reason {
 	var out []rollout.Reason
 	for _, r := range reasons {
-		out = append(out, rollout.Reason{Code: r.Code, Text: r.Text, Number: r.Number, Do: r.Do})
+		out = append(out, rollout.Reason(r))
 	}
 	return out
 }
@@ -86,34 +86,38 @@ type operator struct {
 // Status is the stores' word, and what only this process knows: its lanes, and
 // what its driver waits for.
 func (o operator) Status(ctx context.Context) (httpapi.PodStatus, error) {
-	s := Status(ctx, o.pod.Stores, o.pod.Facade, o.app.desired(o.pod.Name))
+	s := Status(ctx, o.pod.Facade, o.pod.Name, o.app.desired(o.pod.Name))
 	stats := o.pod.Facade.Stats()
 	s.Lanes.Depth, s.Debts = int64(stats.LaneJobs), int64(stats.Debts)
-	if driver, ok := o.app.Driver.PodStatus(o.pod.Name); ok && s.Agreed != nil && len(driver.Waiting) > 0 && driver.Agreed.Epoch == s.Agreed.Epoch {
-		why := driver.Waiting[0]
-		switch {
-		case driver.Next == s.Agreed.Stage, why.Code == anotherDrives: // no step is waited for here
-		case driver.Next < s.Agreed.Stage:
-			s.Readiness.Back = httpapi.Verdict{Reasons: apiReasons(driver.Waiting)}
-		default:
-			s.Readiness.Forward = httpapi.Verdict{Reasons: apiReasons(driver.Waiting)}
-		}
-		switch why.Code {
-		case rollout.CodeLatched: // said already
-		case anotherDrives:
-			s.Next += " " + strings.ToUpper(why.Text[:1]) + why.Text[1:] + "."
-		default:
-			s.Next = fmt.Sprintf("Is in %s. %s", s.Agreed.Stage, waitingFor(why.Text, why.Do))
-			if driver.Next != s.Agreed.Stage {
-				s.Next = fmt.Sprintf("Goes from %s to %s. %s", s.Agreed.Stage, driver.Next, waitingFor(why.Text, why.Do))
-			}
+	driver, ok := o.app.Driver.PodStatus(o.pod.Name)
+	if !ok || s.Agreed == nil || len(driver.Waiting) == 0 || driver.Agreed.Epoch != s.Agreed.Epoch {
+		return s, nil
+	}
+	for _, why := range driver.Waiting {
+		s.Waiting = append(s.Waiting, httpapi.Reason{Code: why.Code, Text: why.Text, Number: int64(why.Number), Do: why.Do})
+	}
+	switch why := driver.Waiting[0]; why.Code {
+	case rollout.CodeLatched, rollout.CodeMySQLOnly: // said already
+	case anotherDrives:
+		s.Next += " " + strings.ToUpper(why.Text[:1]) + why.Text[1:] + "."
+	default:
+		s.Next = fmt.Sprintf("Is in %s. %s", s.Agreed.Stage, waitingFor(why.Text, why.Do))
+		if driver.Next != s.Agreed.Stage {
+			s.Next = fmt.Sprintf("Goes from %s to %s. %s", s.Agreed.Stage, driver.Next, waitingFor(why.Text, why.Do))
 		}
 	}
 	return s, nil
 }
 
 func (o operator) Kill(ctx context.Context, by, reason string, dryRun bool) (any, error) {
-	k, err := Kill(ctx, o.pod.Stores, by, reason, dryRun)
+	// The background has looked a moment ago: the kill waits for no store first.
+	look := func() dualwrite.Assessment {
+		if a, ok := o.pod.Facade.Readiness(); ok {
+			return a
+		}
+		return o.pod.Facade.Assess(ctx)
+	}
+	k, err := kill(ctx, o.pod.Stores, look, by, reason, dryRun)
 	return k, refused(err, "look at the pod's status")
 }
 
@@ -136,14 +140,25 @@ func (o operator) Adjust(ctx context.Context, a holdover.Adjustment, dryRun bool
 
 func (o operator) Report(context.Context) (any, error) { return o.pod.Comparator.Report(), nil }
 
-func (o operator) Verify(ctx context.Context) (any, error) {
-	return o.pod.Verify(ctx)
+func (o operator) Verify(ctx context.Context, r httpapi.VerifyRequest) (any, error) {
+	if !r.Repair {
+		v, err := o.pod.Verify(ctx)
+		return v, unverifiable(err)
+	}
+	done, err := Repair(ctx, o.pod.cfg, o.pod.Stores, RepairOptions{By: r.By, Reason: r.Reason, DryRun: r.DryRun, Counters: r.Counters})
+	switch {
+	case done.After != nil:
+		o.pod.verifiedNow(*done.After)
+	case done.Found != nil:
+		o.pod.verifiedNow(*done.Found)
+	}
+	return done, unverifiable(err)
 }
 
-func waitingFor(text, do string) string {
-	text = strings.TrimRight(text, ". ")
-	if do == "" {
-		return "Waits: " + text + "."
+// unverifiable gives the API a refusal for a stage without two stores.
+func unverifiable(err error) error {
+	if errors.Is(err, ErrNothingToVerify) {
+		return &httpapi.RefusedError{Detail: err.Error(), Do: "verify MySQL's own sums"}
 	}
-	return "Waits: " + text + " -> " + do + "."
+	return err
 }

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"holdover"
 	"holdover/compare"
 	"holdover/dualwrite"
+	"holdover/internal/mutants"
 	"holdover/killswitch"
 	"holdover/legacyredis"
 	"holdover/mysqlpool"
@@ -28,7 +28,17 @@ type Stores struct {
 	MySQL  *mysqlpool.Store
 	Switch *killswitch.Switch
 	Holds  *connhold.Totals // of MySQL's connections
+
+	mutant *mutants.Mutant // between the stores and their users; changes nothing but in a torture
+	// Facade is for commands: it reads and changes the agreement. Nothing runs
+	// in its background, and it serves nobody.
+	Facade *dualwrite.Facade
+	verify func(ctx context.Context) (clean bool, why string, err error)
 }
+
+// commandTime bounds how long a command waits for a store that hangs: its
+// connections are new, and it is in no hurry.
+const commandTime = 1200 * time.Millisecond
 
 // OpenStores connects to a pod's stores. A store that does not answer is no
 // error here: the kill switch works without MySQL, and serving starts without
@@ -48,10 +58,34 @@ func OpenStores(ctx context.Context, c Config, p PodConfig) (_ *Stores, err erro
 	if s.MySQL, err = mysqlpool.Open(ctx, pool); err != nil {
 		return nil, err
 	}
+	if s.mutant, err = mutants.Make(c.Mutate, mutants.Servers{RedisAddr: p.Redis.Addr, MySQLDSN: p.MySQL.DSN}); err != nil {
+		return nil, err
+	}
 	s.Switch, err = killswitch.New(killswitch.Config{
-		Pod: p.Name, Redis: s.Redis, MySQL: s.MySQL, InstanceMaxAge: c.InstanceMaxAge(), Logger: c.Logger,
+		Pod: p.Name, Redis: s.Redis, MySQL: s.mutant.KillMySQL(s.MySQL), InstanceMaxAge: c.InstanceMaxAge(), Logger: c.Logger,
 	})
+	if err != nil {
+		return nil, err
+	}
+	bare := c.facade(s)
+	bare.RefreshTimeout = commandTime
+	bare.Verify = func(ctx context.Context) (clean bool, why string, err error) {
+		v, err := Verify(ctx, c, s)
+		return v.Clean, v.Summary(), err
+	}
+	s.verify = bare.Verify
+	s.Facade, err = dualwrite.New(bare)
 	return s, err
+}
+
+// facade is what each facade of the pod is told.
+func (c Config) facade(s *Stores) dualwrite.Config {
+	return dualwrite.Config{
+		Pod: s.Name, Instance: c.Instance, Redis: s.mutant.Redis(s.Redis), MySQL: s.mutant.MySQL(s.MySQL), Limits: c.Limits(),
+		CallTimeout: c.Timing.Call, MirrorTimeout: c.Timing.Mirror, SweepEvery: c.Timing.Sweep,
+		ReaperGrace: c.Timing.ReaperGrace, InstanceMaxAge: c.InstanceMaxAge(), RebuildEnded: c.endRetention(),
+		ReadinessEvery: c.Timing.Readiness, VerifiedMaxAge: c.Timing.VerifiedMaxAge, Logger: c.Logger,
+	}
 }
 
 // InstanceMaxAge is how old a heartbeat may be: three missed ones are a dead
@@ -64,6 +98,7 @@ func (s *Stores) Close(ctx context.Context) error {
 	if s.Switch != nil {
 		errs = append(errs, s.Switch.Close(ctx))
 	}
+	errs = append(errs, s.mutant.Close())
 	if s.MySQL != nil {
 		errs = append(errs, s.MySQL.Close())
 	}
@@ -76,20 +111,22 @@ func (s *Stores) Close(ctx context.Context) error {
 // Pod is one pod as one process serves it.
 type Pod struct {
 	*Stores
-	Facade     *dualwrite.Facade
+	Facade     *dualwrite.Facade // the one that serves; it hides the command's
 	Comparator *compare.Comparator
 
 	cfg        Config
 	shops      []shopRange
 	instanceID string
 	follower   *killswitch.Follower
-	beat       chan struct{} // asks for a heartbeat now
+	events     *compare.EventFile // nil without a folder
+	beat       chan struct{}      // asks for a heartbeat now
 	hottest    *hottest
 	log        *slog.Logger
 
 	mu           sync.Mutex
 	verification *compare.Verification // the last one
 	conservation *mysqlpool.Conservation
+	foreign      time.Time // see foreignSeen
 }
 
 // OpenPod connects to the pod's stores and makes its facade, comparator and
@@ -113,23 +150,24 @@ func OpenPod(ctx context.Context, c Config, p PodConfig) (_ *Pod, err error) {
 		if err := os.MkdirAll(c.Events, 0o755); err != nil {
 			return nil, fmt.Errorf("pod %s: the folder of the divergence events can't be made: %w", p.Name, err)
 		}
-		events = filepath.Join(c.Events, p.Name+"."+c.Instance+".jsonl")
+		if pod.events, err = compare.ClaimEventFile(c.Events, p.Name, c.Instance); err != nil {
+			return nil, err
+		}
+		if events = pod.events.Path; pod.events.Number > 1 {
+			pod.log.Warn("another process of this name writes events in this folder: this one has a file of its own; give each process an instance name of its own", "instance", c.Instance, "file", events)
+		}
 	}
 	if pod.Comparator, err = compare.New(compare.Config{Pod: p.Name, Instance: c.Instance, Path: events, Logger: pod.log}); err != nil {
 		return nil, err
 	}
-	pod.Facade, err = dualwrite.New(dualwrite.Config{
-		Pod: p.Name, Instance: c.Instance, Redis: stores.Redis, MySQL: stores.MySQL, Limits: c.Limits(),
-		CallTimeout: c.Timing.Call, MirrorTimeout: c.Timing.Mirror, SweepEvery: c.Timing.Sweep,
-		ReaperGrace: c.Timing.ReaperGrace, InstanceMaxAge: c.InstanceMaxAge(),
-		Observe: pod.Comparator.Observe, Acknowledge: func(holdover.Fence) { pod.nudge() },
-		Verify: pod.verified, Logger: c.Logger,
-	})
-	if err != nil {
+	serving := c.facade(stores)
+	serving.InstanceID, serving.Observe, serving.Verify, serving.ForeignSeen = pod.instanceID, pod.Comparator.Observe, pod.verified, pod.foreignSeen
+	serving.Acknowledge = func(holdover.Fence) { pod.nudge() }
+	if pod.Facade, err = dualwrite.New(serving); err != nil {
 		return nil, err
 	}
 	pod.follower, err = killswitch.NewFollower(killswitch.FollowerConfig{
-		Pod: p.Name, Watch: stores.Redis, Refresh: pod.Facade.Refresh, Logger: c.Logger,
+		Pod: p.Name, Watch: unlessRetired{pod}, Refresh: pod.Facade.Refresh, Logger: c.Logger,
 	})
 	return pod, err
 }
@@ -142,6 +180,7 @@ func (p *Pod) Run(ctx context.Context) error {
 	background.Go(func() { p.heartbeats(ctx) })
 	background.Go(func() { p.refill(ctx) })
 	background.Go(func() { p.conserveLoop(ctx) })
+	background.Go(func() { p.verifyLoop(ctx) })
 	err := p.follower.Run(ctx)
 	background.Wait()
 	return err
@@ -152,6 +191,9 @@ func (p *Pod) Close(ctx context.Context) error {
 	var errs []error
 	if p.Comparator != nil {
 		errs = append(errs, p.Comparator.Close())
+	}
+	if p.events != nil {
+		errs = append(errs, p.events.Close())
 	}
 	return errors.Join(append(errs, p.Stores.Close(ctx))...)
 }
@@ -166,94 +208,9 @@ func (p *Pod) nudge() {
 	}
 }
 
-// heartbeats tell the pod's Redis that this instance lives and which epoch it
-// works with: at once after a change, else on the clock.
-func (p *Pod) heartbeats(ctx context.Context) {
-	ticker := time.NewTicker(p.cfg.Timing.Heartbeat)
-	defer ticker.Stop()
-	failing := false
-	for {
-		if fence, err := p.Facade.Agreed(); err == nil {
-			err := p.Redis.Heartbeat(ctx, holdover.Instance{Name: p.cfg.Instance, ID: p.instanceID, Epoch: fence.Epoch, Busy: p.Facade.Busy()})
-			if (err != nil) != failing && ctx.Err() == nil {
-				failing = err != nil
-				p.log.Warn("heartbeat", "failing", failing, "err", err)
-			}
-		}
-		select {
-		case <-ticker.C:
-		case <-p.beat:
-		case <-ctx.Done():
-			gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			if err := p.Redis.Forget(gone, p.instanceID); err != nil {
-				p.log.Warn("this instance could not say goodbye; it ages out", "err", err)
-			}
-			return
-		}
-	}
-}
-
 // refill runs the pool's background refill while a stage uses the pool.
 func (p *Pod) refill(ctx context.Context) {
 	if err := p.MySQL.Run(ctx); err != nil && ctx.Err() == nil {
 		p.log.Error("the pool's refill stopped", "err", err)
 	}
-}
-
-// Verify compares both stores completely, under traffic.
-func (p *Pod) Verify(ctx context.Context) (compare.Verification, error) {
-	v, err := Verify(ctx, p.cfg, p.Stores)
-	if err != nil {
-		return v, err
-	}
-	p.Comparator.RecordVerification(v)
-	p.mu.Lock()
-	p.verification = &v
-	p.mu.Unlock()
-	return v, nil
-}
-
-// LastVerification returns the last one this instance made, or nil.
-func (p *Pod) LastVerification() *compare.Verification {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.verification
-}
-
-// verified is what the facade asks before a step forward.
-func (p *Pod) verified(ctx context.Context) (clean bool, why string, err error) {
-	v, err := p.Verify(ctx)
-	if err != nil {
-		return false, "", err
-	}
-	return v.Clean, v.Summary(), nil
-}
-
-// Verify compares a pod's stores completely, under traffic, without an instance.
-func Verify(ctx context.Context, c Config, s *Stores) (compare.Verification, error) {
-	return compare.Verify(ctx, s.Redis, s.MySQL, compare.VerifyConfig{Pod: s.Name, Recheck: c.Timing.Recheck, DualSince: s.DualSince(ctx)})
-}
-
-// historyDepth is how many fences DualSince goes back.
-const historyDepth = 1000
-
-// DualSince is when dual writing last began, by Redis's clock and from its
-// history of fences; zero when the pod does not write dually, or it can't be
-// told. It only names differences: nothing is decided by it.
-func (s *Stores) DualSince(ctx context.Context) time.Time {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	history, err := s.Redis.History(ctx, historyDepth)
-	if err != nil {
-		return time.Time{}
-	}
-	var since time.Time
-	for _, past := range history { // newest first
-		if !past.Stage.Dual() {
-			return since
-		}
-		since = past.At
-	}
-	return time.Time{} // the beginning is no longer in the history
 }

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
+	"strings"
 
 	"holdover"
 	"holdover/dualwrite"
@@ -13,106 +12,53 @@ import (
 	"holdover/rollout"
 )
 
-// statusTime bounds a status: with a store that hangs it still answers, and
-// names the store.
-const statusTime = 1200 * time.Millisecond
-
-// shownInstances is how long a silent instance is still listed.
-const shownInstances = time.Minute
-
-// Status reads where a pod is from its two stores, whatever answers, and says
-// what happens next. It changes nothing.
-func Status(ctx context.Context, s *Stores, facade *dualwrite.Facade, desired rollout.Desired) httpapi.PodStatus {
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
-	defer cancel()
-	out := httpapi.PodStatus{Pod: s.Name, Instances: []httpapi.InstanceStatus{}}
-	out.Desired = httpapi.Desired{Stage: desired.Stage.String(), Reason: desired.Reason}
+// Status says from one look at a pod's two stores, whatever answers, where it
+// is, whether it can move, and what happens next. It changes nothing.
+func Status(ctx context.Context, facade *dualwrite.Facade, pod string, desired rollout.Desired) httpapi.PodStatus {
+	a := facade.Assess(ctx)
+	out := httpapi.PodStatus{
+		Pod: pod, Instances: []httpapi.InstanceStatus{}, Waiting: []httpapi.Reason{}, Warnings: apiReasons(a.Warnings),
+		Journal:      httpapi.JournalStatus{Rows: a.Journal, OldestMS: a.JournalOldest.Milliseconds()},
+		RedisRetired: errors.Is(a.RedisErr, dualwrite.ErrRedisRetired),
+		Desired:      httpapi.Desired{Stage: desired.Stage.String(), Reason: desired.Reason},
+		Readiness:    httpapi.Readiness{At: a.At, Forward: verdict(a.Forward), Back: verdict(a.Back)},
+	}
 	if !desired.Known {
 		out.Desired = httpapi.Desired{Stage: holdover.StageUnknown.String(), Reason: desired.Err}
 	}
-	redis, redisErr, mysql, mysqlErr := facade.Fences(ctx)
-	if redisErr == nil {
-		out.Redis, out.Agreed = &redis, &redis
+	if a.Agreed.Epoch > 0 {
+		out.Agreed = &a.Agreed
 	}
-	if mysqlErr == nil {
-		out.MySQL = &mysql
-		if out.Agreed == nil || mysql.Epoch > redis.Epoch {
-			out.Agreed = &mysql
-		}
+	if a.RedisErr == nil {
+		out.Redis = &a.Redis
+	} else if !out.RedisRetired && !(errors.Is(a.RedisErr, holdover.ErrNoFence) && out.Agreed == nil) { // "none" is a problem only where the other has one
+		out.RedisProblem = a.RedisErr.Error()
 	}
-	redisAnswers := redisErr == nil || errors.Is(redisErr, holdover.ErrNoFence)
-	mysqlAnswers := mysqlErr == nil || errors.Is(mysqlErr, holdover.ErrNoFence)
-	if !redisAnswers || (redisErr != nil && mysqlErr == nil) {
-		out.RedisProblem = redisErr.Error()
+	if a.MySQLErr == nil {
+		out.MySQL = &a.MySQL
+	} else if !(errors.Is(a.MySQLErr, holdover.ErrNoFence) && out.Agreed == nil) {
+		out.MySQLProblem = Hinted(a.MySQLErr).Error()
 	}
-	if !mysqlAnswers || (mysqlErr != nil && redisErr == nil) {
-		out.MySQLProblem = Hinted(mysqlErr).Error()
+	if !a.Last.At.IsZero() {
+		out.Verified.Last = &a.Last
 	}
-
-	// The rest is read at once: each part from a store that has just answered.
-	var reading sync.WaitGroup
-	if redisAnswers {
-		reading.Go(func() {
-			instances, err := s.Redis.Instances(ctx, shownInstances)
-			if err != nil {
-				out.RedisProblem = err.Error()
-			}
-			for _, i := range instances {
-				out.Instances = append(out.Instances, httpapi.InstanceStatus{Name: i.Name, ID: i.ID, Epoch: i.Epoch, AgeMS: i.Age.Milliseconds(), Busy: i.Busy})
-			}
-		})
+	if !a.Clean.At.IsZero() {
+		out.Verified.Clean = &a.Clean
 	}
-	if mysqlAnswers {
-		reading.Go(func() {
-			rows, oldest, err := s.MySQL.JournalSize(ctx)
-			if err != nil {
-				out.MySQLProblem = err.Error()
-			}
-			out.Journal = httpapi.JournalStatus{Rows: rows, OldestMS: oldest.Milliseconds()}
-		})
+	for _, i := range a.Instances {
+		out.Instances = append(out.Instances, httpapi.InstanceStatus{Name: i.Name, ID: i.ID, Epoch: i.Epoch, AgeMS: i.Age.Milliseconds(), Busy: i.Busy})
 	}
-	if out.Agreed != nil && redisErr == nil && mysqlErr == nil {
-		reading.Go(func() { out.Readiness.Forward, out.Readiness.Back = hindrances(ctx, facade, out.Agreed.Stage) })
-	}
-	reading.Wait()
-
 	if out.Agreed == nil {
 		out.Next, out.Readiness = withoutFence(out, desired)
 		return out
 	}
-	if redisErr != nil || mysqlErr != nil {
-		no := storeAway(out, redisErr, mysqlErr)
-		out.Readiness.Forward, out.Readiness.Back = no, no
-	}
-	out.Readiness.Kill = killVerdict(out, redisErr)
-	out.Next = next(out, desired)
+	out.Readiness.Kill = killVerdict(out, a)
+	out.Next = trouble(a) + next(out, a, desired)
 	return out
 }
 
-// hindrances are what speaks against a step in each direction. A facade that
-// has not read the agreement yet does so first.
-func hindrances(ctx context.Context, facade *dualwrite.Facade, stage holdover.Stage) (forward, back httpapi.Verdict) {
-	if _, err := facade.Agreed(); err != nil {
-		if err := facade.Look(ctx); err != nil {
-			no := httpapi.Verdict{Reasons: []httpapi.Reason{{Code: "unreadable", Text: err.Error(), Do: "ask again"}}}
-			return no, no
-		}
-	}
-	ask := func(to holdover.Stage) httpapi.Verdict {
-		if stage == to {
-			return httpapi.Verdict{Reasons: []httpapi.Reason{{Code: "at-the-end", Text: "there is no stage beyond " + stage.String()}}}
-		}
-		r, err := facade.Hindrances(ctx, to)
-		if err != nil {
-			return httpapi.Verdict{Reasons: []httpapi.Reason{{Code: "unreadable", Text: err.Error(), Do: "ask again"}}}
-		}
-		return httpapi.Verdict{OK: r.OK(), Reasons: apiReasons(driverReasons(r.Reasons))}
-	}
-	var asking sync.WaitGroup
-	asking.Go(func() { forward = ask(stage.Toward(holdover.StageMySQLOnly)) })
-	asking.Go(func() { back = ask(stage.Toward(holdover.StageRedis)) })
-	asking.Wait()
-	return forward, back
+func verdict(r dualwrite.Readiness) httpapi.Verdict {
+	return httpapi.Verdict{OK: r.OK(), Reasons: apiReasons(r.Reasons)}
 }
 
 // withoutFence: no store that answers has one. Either the pod was never begun,
@@ -130,10 +76,10 @@ func withoutFence(s httpapi.PodStatus, desired rollout.Desired) (next string, r 
 		next = "Not begun: neither store has a fence. Start an instance (holdover serve): it begins the pod in redis, and goes to " + desired.Stage.String() + " from there."
 	}
 	no := httpapi.Verdict{Reasons: []httpapi.Reason{why}}
-	return next, httpapi.Readiness{Forward: no, Back: no, Kill: no}
+	return next, httpapi.Readiness{At: s.Readiness.At, Forward: no, Back: no, Kill: no}
 }
 
-func apiReasons(reasons []rollout.Reason) []httpapi.Reason {
+func apiReasons(reasons []dualwrite.Reason) []httpapi.Reason {
 	out := []httpapi.Reason{}
 	for _, r := range reasons {
 		out = append(out, httpapi.Reason{Code: r.Code, Text: r.Text, Number: int64(r.Number), Do: r.Do})
@@ -141,48 +87,68 @@ func apiReasons(reasons []rollout.Reason) []httpapi.Reason {
 	return out
 }
 
-// storeAway is why no step of either direction can be taken now: a step writes
-// both fences.
-func storeAway(s httpapi.PodStatus, redisErr, mysqlErr error) httpapi.Verdict {
-	v := httpapi.Verdict{Reasons: []httpapi.Reason{}}
-	if redisErr != nil {
-		why := httpapi.Reason{Code: "redis-away", Text: "redis does not answer: " + s.RedisProblem, Do: "bring the pod's Redis back"}
-		if errors.Is(redisErr, holdover.ErrNoFence) {
-			why = httpapi.Reason{Code: "redis-lost-its-data", Text: "redis has no fence and mysql has one: it lost its data", Do: "rebuild Redis from MySQL"}
-		}
-		v.Reasons = append(v.Reasons, why)
+// killVerdict: the kill needs a Redis that has the pod's data. It may be used
+// when readiness says no; what it could not carry is said beforehand.
+func killVerdict(s httpapi.PodStatus, a dualwrite.Assessment) httpapi.Verdict {
+	no := func(code, text, do string) httpapi.Verdict {
+		return httpapi.Verdict{Reasons: []httpapi.Reason{{Code: code, Text: text, Do: do}}}
 	}
-	if mysqlErr != nil {
-		why := httpapi.Reason{Code: "mysql-away", Text: "mysql does not answer: " + s.MySQLProblem, Do: "bring the pod's MySQL back"}
-		if errors.Is(mysqlErr, holdover.ErrNoFence) {
-			why = httpapi.Reason{Code: "fences-differ", Text: "mysql has no fence yet", Do: "wait: every instance raises the store that is behind"}
-		}
-		v.Reasons = append(v.Reasons, why)
-	}
-	return v
-}
-
-// killVerdict: the kill needs Redis and a stage that has one. What it could not
-// carry when MySQL is silent is said beforehand.
-func killVerdict(s httpapi.PodStatus, redisErr error) httpapi.Verdict {
+	rebuild := "holdover verify --pod " + s.Pod + " --repair rebuilds it from MySQL"
 	switch {
-	case redisErr != nil:
-		text, do := "can't flip to a Redis that does not answer: "+s.RedisProblem, "bring Redis back; meanwhile MySQL serves buyers if the stage is mysql"
-		if errors.Is(redisErr, holdover.ErrNoFence) {
-			text, do = "can't flip to a Redis that lost its data", "rebuild Redis from MySQL"
-		}
-		return httpapi.Verdict{Reasons: []httpapi.Reason{{Code: "redis-away", Text: text, Do: do}}}
 	case s.Agreed.Stage == holdover.StageMySQLOnly:
-		return httpapi.Verdict{Reasons: []httpapi.Reason{{Code: "mysql-only", Text: "Redis is retired and does not know the holds", Do: "rebuild Redis first"}}}
-	case s.MySQLProblem != "" && s.Agreed.Stage == holdover.StageMySQL:
+		return no("mysql-only", "Redis is retired and does not know the holds", fmt.Sprintf("holdover rollout return --pod %s --confirm %s --reason TEXT", s.Pod, s.Pod))
+	case errors.Is(a.RedisErr, holdover.ErrNoFence):
+		return no("redis-lost-its-data", "can't flip to a Redis that lost its data", rebuild)
+	case a.RedisErr != nil:
+		return no("redis-away", "can't flip to a Redis that does not answer: "+s.RedisProblem, "bring Redis back; meanwhile MySQL serves buyers if the stage is mysql")
+	case a.RedisBehind:
+		return no("redis-has-older-data", "can't flip to a Redis that came back with older data", rebuild)
+	case a.MySQLErr != nil && s.Agreed.Stage == holdover.StageMySQL:
 		return httpapi.Verdict{OK: true, Reasons: []httpapi.Reason{{Code: "mysql-away", Text: "allowed, but MySQL's journal of unmirrored holds can't be carried while MySQL does not answer", Do: "kill all the same if buyers are failing; the drain carries them when MySQL is back"}}}
 	default:
 		return httpapi.Verdict{OK: true, Reasons: []httpapi.Reason{}}
 	}
 }
 
+// trouble is said before what happens next: a store that is away, and what that
+// means for buyers, or a fence that is owed.
+func trouble(a dualwrite.Assessment) string {
+	stage := a.Agreed.Stage
+	switch {
+	case a.MySQLErr != nil && !errors.Is(a.MySQLErr, holdover.ErrNoFence):
+		means := "claims stay pending until it is back"
+		switch stage {
+		case holdover.StageJoint:
+			means = "in joint nobody can reserve meanwhile: bring it back, or kill"
+		case holdover.StageMySQL:
+			means = "buyers are refused meanwhile: bring it back, or kill"
+		case holdover.StageMySQLOnly:
+			means = "buyers are refused meanwhile: bring it back"
+		}
+		return "MySQL does not answer: " + means + ". "
+	case a.RedisErr == nil && a.MySQLErr == nil && a.Redis.Epoch > a.MySQL.Epoch, errors.Is(a.MySQLErr, holdover.ErrNoFence):
+		return fmt.Sprintf("MySQL is owed the fence of epoch %d: an instance raises it before it uses MySQL. ", a.Agreed.Epoch)
+	case errors.Is(a.RedisErr, dualwrite.ErrRedisRetired):
+		return ""
+	case errors.Is(a.RedisErr, holdover.ErrNoFence), a.RedisBehind:
+		if stage == holdover.StageMySQL {
+			return "Redis has lost data: MySQL serves buyers, and Redis has to be rebuilt from it. "
+		}
+		return "Redis has lost data, and it decides in " + stage.String() + ": nobody can reserve. "
+	case a.RedisErr != nil:
+		if stage == holdover.StageMySQL {
+			return "Redis does not answer: MySQL serves buyers and keeps what Redis lacks; bring it back. "
+		}
+		return "Redis does not answer, and it decides in " + stage.String() + ": nobody can reserve; bring it back. "
+	case a.Redis.Epoch < a.MySQL.Epoch:
+		return fmt.Sprintf("Redis is owed the fence of epoch %d: an instance raises it, with MySQL's journal. ", a.Agreed.Epoch)
+	default:
+		return ""
+	}
+}
+
 // next is one sentence or two: what happens next, and what to do.
-func next(s httpapi.PodStatus, desired rollout.Desired) string {
+func next(s httpapi.PodStatus, a dualwrite.Assessment, desired rollout.Desired) string {
 	stage := s.Agreed.Stage
 	switch {
 	case s.Agreed.Latched:
@@ -192,16 +158,31 @@ func next(s httpapi.PodStatus, desired rollout.Desired) string {
 	case desired.Stage == stage:
 		return fmt.Sprintf("Stays in %s, as the flag says.", stage)
 	}
-	to, verdict := stage.Toward(desired.Stage), s.Readiness.Forward
+	to, readiness := stage.Toward(desired.Stage), a.Forward
 	if desired.Stage < stage {
-		verdict = s.Readiness.Back
+		readiness = a.Back
 	}
 	switch {
-	case !verdict.OK:
-		return fmt.Sprintf("Goes from %s to %s. %s", stage, to, waitingFor(verdict.Reasons[0].Text, verdict.Reasons[0].Do))
-	case to > stage && to != holdover.StageShadow:
-		return fmt.Sprintf("Goes from %s to %s when its dwell time is over and a verification is clean; the flag wants %s.", stage, to, desired.Stage)
-	default:
-		return fmt.Sprintf("Goes from %s to %s when its dwell time is over; the flag wants %s.", stage, to, desired.Stage)
+	case stage == holdover.StageMySQLOnly:
+		return fmt.Sprintf("Stays in %s: the flag wants %s, and the way back is `holdover rollout return --pod %s --confirm %s --reason TEXT`.", stage, desired.Stage, s.Pod, s.Pod)
+	case to == holdover.StageMySQLOnly:
+		return fmt.Sprintf("Stays in %s: the flag wants %s, which is entered by `holdover rollout retire --pod %s --confirm %s --reason TEXT`.", stage, desired.Stage, s.Pod, s.Pod)
 	}
+	for _, why := range readiness.Reasons { // a verification is made before the step, whatever is known of earlier ones
+		if !dualwrite.MendedByVerifying(why.Code) {
+			return fmt.Sprintf("Goes from %s to %s. %s", stage, to, waitingFor(why.Text, why.Do))
+		}
+	}
+	if max(stage, to) > holdover.StageShadow {
+		return fmt.Sprintf("Goes from %s to %s when its dwell time is over and a verification is clean; the flag wants %s.", stage, to, desired.Stage)
+	}
+	return fmt.Sprintf("Goes from %s to %s when its dwell time is over; the flag wants %s.", stage, to, desired.Stage)
+}
+
+func waitingFor(text, do string) string {
+	text = strings.TrimRight(text, ". ")
+	if do == "" {
+		return "Waits: " + text + "."
+	}
+	return "Waits: " + text + " -> " + do + "."
 }

@@ -79,7 +79,8 @@ func (c Config) validateTimes(wrong func(string, ...any)) {
 		{"timing.give_back_window", c.Timing.GiveBackWindow, longTiming}, {"timing.recheck", c.Timing.Recheck, longTiming},
 		{"timing.sweep", c.Timing.Sweep, longTiming}, {"timing.reaper_grace", c.Timing.ReaperGrace, longTiming},
 		{"timing.heartbeat", c.Timing.Heartbeat, longTiming}, {"timing.drive", c.Timing.Drive, longTiming},
-		{"timing.dwell", c.Timing.Dwell, 30 * 24 * time.Hour}, {"timing.conserve", c.Timing.Conserve, 7 * 24 * time.Hour}, {"retention.ends", c.Retention.Ends, 10 * 365 * 24 * time.Hour}, {"flags.poll", c.Flags.Poll, longTiming},
+		{"timing.dwell", c.Timing.Dwell, 30 * 24 * time.Hour}, {"timing.conserve", c.Timing.Conserve, 7 * 24 * time.Hour},
+		{"timing.readiness", c.Timing.Readiness, longTiming}, {"timing.verified_max_age", c.Timing.VerifiedMaxAge, 7 * 24 * time.Hour}, {"retention.ends", c.Retention.Ends, 10 * 365 * 24 * time.Hour}, {"flags.poll", c.Flags.Poll, longTiming},
 		{"pool.lock_wait", c.Pool.LockWait, longTiming}, {"max_ttl", c.MaxTTL, maxTTL}, {"default_ttl", c.DefaultTTL, maxTTL},
 	} {
 		switch {
@@ -90,6 +91,9 @@ func (c Config) validateTimes(wrong func(string, ...any)) {
 		case d.value > d.most:
 			wrong("%s: %s is longer than %s, the most that makes sense here", d.field, d.value, d.most)
 		}
+	}
+	if every := c.Timing.VerifyEvery; every >= 0 && (every < leastTime || every > 7*24*time.Hour) {
+		wrong("timing.verify_every: %s must be from %s to %s, or negative for never", every, leastTime, 7*24*time.Hour)
 	}
 	if c.Timing.GiveBackWindow <= c.Timing.Call {
 		wrong("timing.give_back_window: %s must be longer than timing.call (%s): a call may give back until its end", c.Timing.GiveBackWindow, c.Timing.Call)
@@ -204,7 +208,7 @@ func (c Config) redis(p PodConfig) legacyredis.Config {
 	return legacyredis.Config{
 		Pod: p.Name, Addr: p.Redis.Addr, MasterName: p.Redis.MasterName, SentinelAddrs: p.Redis.SentinelAddrs,
 		DB: p.Redis.DB, Username: p.Redis.Username, Password: p.Redis.Password, Prefix: p.Redis.Prefix, CounterTemplate: template,
-		OpTimeout: c.Timing.Redis, TripTimeout: 2 * time.Second, GiveBackWindow: c.Timing.GiveBackWindow, EndRetention: c.endRetention(),
+		OpTimeout: c.Timing.Redis, TripTimeout: 2 * time.Second, RebuildLease: 30 * time.Second, GiveBackWindow: c.Timing.GiveBackWindow, EndRetention: c.endRetention(),
 		StartUnreachable: true, Logger: c.Logger,
 	}
 }

@@ -60,6 +60,14 @@ func (c *Client) Verify(ctx context.Context, pod string) (json.RawMessage, error
 	return c.raw(ctx, http.MethodPost, podPath(pod, "/verify"), nil)
 }
 
+// Repair compares the state of a pod's stores and brings the one that follows to
+// where the deciding one is. A large pod takes longer than one call may: use the
+// command line there.
+func (c *Client) Repair(ctx context.Context, pod string, r VerifyRequest) (json.RawMessage, error) {
+	r.Repair = true
+	return c.raw(ctx, http.MethodPost, podPath(pod, "/verify"), r)
+}
+
 func podPath(pod, rest string) string { return "/v1/pods/" + url.PathEscape(pod) + rest }
 
 func (c *Client) raw(ctx context.Context, method, path string, body any) (json.RawMessage, error) {

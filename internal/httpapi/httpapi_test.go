@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -66,7 +67,10 @@ func (c *console) Restore(ctx context.Context, by, reason string, dry bool) (any
 func (c *console) Report(ctx context.Context) (any, error) {
 	return c.act(ctx, "report", "", "", false)
 }
-func (c *console) Verify(ctx context.Context) (any, error) {
+func (c *console) Verify(ctx context.Context, r httpapi.VerifyRequest) (any, error) {
+	if r.Repair {
+		return c.act(ctx, fmt.Sprintf("repair, counters %t", r.Counters), r.By, r.Reason, r.DryRun)
+	}
 	return c.act(ctx, "verify", "", "", false)
 }
 func (c *console) Adjust(ctx context.Context, a holdover.Adjustment, dry bool) (any, error) {

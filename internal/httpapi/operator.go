@@ -28,8 +28,9 @@ type Operator interface {
 	Restore(ctx context.Context, by, reason string, dryRun bool) (any, error)
 	// Report is the comparator's report of the pod.
 	Report(ctx context.Context) (any, error)
-	// Verify compares the state of both stores now.
-	Verify(ctx context.Context) (any, error)
+	// Verify compares the state of both stores now, and with r.Repair brings the
+	// one that follows to where the deciding one is.
+	Verify(ctx context.Context, r VerifyRequest) (any, error)
 	// Adjust changes the stock of an item at one location; dryRun says what it
 	// would do. The change is valid.
 	Adjust(ctx context.Context, a holdover.Adjustment, dryRun bool) (any, error)
@@ -40,6 +41,20 @@ type KillRequest struct {
 	By     string `json:"by" minLength:"1" maxLength:"100" pattern:"\\S" patternDescription:"a name" doc:"Who asks; goes into the audit."`
 	Reason string `json:"reason" minLength:"1" maxLength:"500" pattern:"\\S" patternDescription:"a reason" doc:"Why; goes into the audit and the fence."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Only say what it would do."`
+}
+
+// VerifyRequest is the body of verify; none is a verification alone.
+type VerifyRequest struct {
+	Repair   bool   `json:"repair,omitempty" doc:"Repair by token what stands still and differs; a Redis that lost its data while MySQL decides is rebuilt first."`
+	DryRun   bool   `json:"dry_run,omitempty" doc:"Only say what a repair would do."`
+	Counters bool   `json:"counters,omitempty" doc:"Set counters also where Redis decides: somebody else may have sold those units."`
+	By       string `json:"by,omitempty" maxLength:"100" doc:"Who asks; needed with repair."`
+	Reason   string `json:"reason,omitempty" maxLength:"500" doc:"Why; needed with repair, goes into the audit."`
+}
+
+type verifyInput struct {
+	Pod  string `path:"pod" maxLength:"100"`
+	Body *VerifyRequest
 }
 
 type podInput struct {
@@ -108,7 +123,15 @@ func (a *api) registerOperator(routes huma.API) {
 	huma.Register(routes, operator(huma.Operation{OperationID: "report", Method: http.MethodGet, Path: "/v1/pods/{pod}/report",
 		Summary: "What the comparator has seen"}, result), read(Operator.Report))
 	huma.Register(routes, operator(huma.Operation{OperationID: "verify", Method: http.MethodPost, Path: "/v1/pods/{pod}/verify",
-		Summary: "Compare the state of both stores now"}, result), read(Operator.Verify))
+		Summary: "Compare the state of both stores now, or repair it"}, result),
+		func(ctx context.Context, in *verifyInput) (*anyOutput, error) {
+			var r VerifyRequest
+			if in.Body != nil {
+				r = *in.Body
+			}
+			v, err := onPod(ctx, a, in.Pod, func(o Operator, ctx context.Context) (any, error) { return o.Verify(ctx, r) })
+			return &anyOutput{v}, err
+		})
 }
 
 // onPod runs one operator call under its deadline.

@@ -162,7 +162,10 @@ func TestClient(t *testing.T) {
 		`{"by":"me","dry":true,"reason":"why","what":"kill"}`:     func() (json.RawMessage, error) { return c.Kill(ctx, "a", "me", "why", true) },
 		`{"by":"me","dry":false,"reason":"why","what":"restore"}`: func() (json.RawMessage, error) { return c.Restore(ctx, "a", "me", "why", false) },
 		`{"by":"","dry":false,"reason":"","what":"report"}`:       func() (json.RawMessage, error) { return c.Report(ctx, "a") },
-		`{"by":"","dry":false,"reason":"","what":"verify"}`:       func() (json.RawMessage, error) { return c.Verify(ctx, "a") },
+		`{"by":"me","dry":true,"reason":"why","what":"repair, counters true"}`: func() (json.RawMessage, error) {
+			return c.Repair(ctx, "a", httpapi.VerifyRequest{By: "me", Reason: "why", DryRun: true, Counters: true})
+		},
+		`{"by":"","dry":false,"reason":"","what":"verify"}`: func() (json.RawMessage, error) { return c.Verify(ctx, "a") },
 	} {
 		if b, err := do(); err != nil || strings.TrimSpace(string(b)) != what {
 			t.Errorf("want %s, got %s, %v", what, b, err)

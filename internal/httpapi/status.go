@@ -1,6 +1,10 @@
 package httpapi
 
-import "holdover"
+import (
+	"time"
+
+	"holdover"
+)
 
 // PodStatus is where a pod is, whether it can move, and what happens next.
 type PodStatus struct {
@@ -12,10 +16,14 @@ type PodStatus struct {
 	MySQL        *holdover.Fence `json:"mysql" doc:"The fence in MySQL; null when there is none or it could not be read."`
 	RedisProblem string          `json:"redis_problem,omitempty"`
 	MySQLProblem string          `json:"mysql_problem,omitempty"`
+	RedisRetired bool            `json:"redis_retired,omitempty" doc:"In mysql-only: nothing asks Redis, and who lives is not known."`
 
 	Desired   Desired          `json:"desired"`
 	Readiness Readiness        `json:"readiness"`
-	Instances []InstanceStatus `json:"instances" nullable:"false"`
+	Waiting   []Reason         `json:"waiting" nullable:"false" doc:"What the step that the flag wants waits for, as this instance's driver sees it."`
+	Warnings  []Reason         `json:"warnings" nullable:"false" doc:"What an operator should know, and what stops nothing."`
+	Verified  VerifiedStatus   `json:"verified"`
+	Instances []InstanceStatus `json:"instances" nullable:"false" doc:"Those heard of within the last minute."`
 	Lanes     LaneStatus       `json:"lanes"`
 	Journal   JournalStatus    `json:"journal"`
 	Debts     int64            `json:"debts" doc:"Facts that the other store could not take."`
@@ -28,11 +36,19 @@ type Desired struct {
 	Reason string `json:"reason"`
 }
 
-// Readiness is whether the pod may move, in each direction.
+// VerifiedStatus is what the last complete comparisons of the two stores found.
+type VerifiedStatus struct {
+	Last  *holdover.Verified `json:"last,omitempty" doc:"The newest; absent when there was none."`
+	Clean *holdover.Verified `json:"clean,omitempty" doc:"The newest clean one; absent when there was none."`
+}
+
+// Readiness is whether the pod may move, in each direction. Back: nothing would
+// be lost if Redis decided from this moment on.
 type Readiness struct {
-	Forward Verdict `json:"forward"`
-	Back    Verdict `json:"back"`
-	Kill    Verdict `json:"kill"`
+	At      time.Time `json:"at" doc:"When the stores were looked at."`
+	Forward Verdict   `json:"forward"`
+	Back    Verdict   `json:"back"`
+	Kill    Verdict   `json:"kill"`
 }
 
 // Verdict is a yes, or a no with its reasons.
@@ -43,9 +59,9 @@ type Verdict struct {
 
 // Reason is one reason against a move.
 type Reason struct {
-	Code   string `json:"code" example:"journal-not-empty"`
+	Code   string `json:"code" example:"unmirrored"`
 	Text   string `json:"text"`
-	Number int64  `json:"number" doc:"How many, or how long in ms: as the text says."`
+	Number int64  `json:"number" doc:"How many, or how long in seconds: as the text says."`
 	Do     string `json:"do" doc:"What to do about it."`
 }
 
@@ -74,6 +90,11 @@ func (s PodStatus) filled(pod string) PodStatus {
 	s.Pod = pod
 	if s.Instances == nil {
 		s.Instances = []InstanceStatus{}
+	}
+	for _, list := range []*[]Reason{&s.Waiting, &s.Warnings} {
+		if *list == nil {
+			*list = []Reason{}
+		}
 	}
 	for _, v := range []*Verdict{&s.Readiness.Forward, &s.Readiness.Back, &s.Readiness.Kill} {
 		if v.Reasons == nil {
