@@ -6,6 +6,7 @@ require (
 	github.com/DataDog/sketches-go v1.4.8
 	github.com/DeRuina/timberjack v1.4.10
 	github.com/alecthomas/kong v1.17.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/diegoholiveira/jsonlogic/v3 v3.5.1
 	github.com/go-analyze/charts v0.6.4

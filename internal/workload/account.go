@@ -241,6 +241,11 @@ func (a *Account) unexpected(format string, args ...any) {
 // only sharpen an earlier one; anything else is torn.
 func (a *Account) end(rec *record, how ending, at int64) {
 	switch {
+	case rec.ending == how && how == endReleased:
+		// Another call of the buyer's may have heard of it before the release itself
+		// was answered: until then its units may be on their way back.
+		rec.ended = max(rec.ended, at)
+		return
 	case rec.ending == how || rec.ending == endDenied:
 		return
 	case rec.ending == endOpen || rec.ending == endPending && how == endClaimed:
