@@ -230,8 +230,16 @@ func (v Verification) Summary() string {
 	if !v.Clean {
 		word = fmt.Sprintf("not clean: %d differences (%d of them holds older than dual writing), %d unsettled", v.Count, v.PreDual, v.UnsettledCount)
 	}
-	return fmt.Sprintf("%s; %d holds in redis, %d in mysql, %d items, %d looks in %s",
-		word, v.HoldsRedis, v.HoldsMySQL, v.Items, v.Rounds, v.Took.Round(time.Millisecond))
+	return fmt.Sprintf("%s; %s in redis, %d in mysql, %s, %s in %s",
+		word, counted(v.HoldsRedis, "hold"), v.HoldsMySQL, counted(v.Items, "item"), counted(v.Rounds, "look"), v.Took.Round(time.Millisecond))
+}
+
+// counted says "1 hold" and "2 holds".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Verify compares the state of both stores while buyers go on. See the

@@ -144,6 +144,9 @@ func printStatus(w io.Writer, p httpapi.PodStatus, maxAge time.Duration) {
 		row("verified", "%s", verifiedLine(p.Verified))
 	}
 	for _, i := range p.Instances {
+		if p.RedisRetired {
+			break
+		}
 		note := ""
 		age := time.Duration(i.AgeMS) * time.Millisecond
 		switch {

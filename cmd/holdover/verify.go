@@ -120,7 +120,7 @@ func printRepair(w io.Writer, r app.RepairedPod) {
 		line(w, "rebuild", r.Rebuild)
 	}
 	if r.Rebuilt != nil {
-		line(w, "rebuilt", fmt.Sprintf("%d holds, %d end records and %d counters in %s", r.Rebuilt.Holds, r.Rebuilt.Ended, r.Rebuilt.Items, r.Rebuilt.Took.Round(time.Millisecond)))
+		line(w, "rebuilt", fmt.Sprintf("%s, %s and %s in %s", count(r.Rebuilt.Holds, "hold"), count(r.Rebuilt.Ended, "end record"), count(r.Rebuilt.Items, "counter"), r.Rebuilt.Took.Round(time.Millisecond)))
 	}
 	if r.Found != nil {
 		printVerification(w, *r.Found)

@@ -51,10 +51,11 @@ inline trip_mysql() {
 #define NEXT_KILL (AGREED_EPOCH + 2)
 #endif
 #define AGREED_STAGE (m_epoch > r_epoch -> m_stage : r_stage)
-#ifdef LOSS
-#define KILL_ALLOWED (!r_lost && rebuilt)
+/* Refused in mysql-only, by a Redis without a fence, and by one with older data. */
+#ifdef KILL_OLD_REDIS
+#define KILL_ALLOWED (AGREED_STAGE != ONLY && !r_lost)
 #else
-#define KILL_ALLOWED (AGREED_STAGE != ONLY)
+#define KILL_ALLOWED (AGREED_STAGE != ONLY && !r_lost && !R_OLD)
 #endif
 
 #if KILLS > 0
@@ -83,7 +84,7 @@ end:
   :: atomic { n && told && !r_down ->
        d_step { trip_redis() };
        told = 0; d_step { forget_facts() };
-       if :: stale && !(r_latched && r_epoch >= m_epoch) && AGREED_STAGE != ONLY && !r_lost -> n = NEXT_KILL     /* reads again */
+       if :: stale && !(r_latched && r_epoch >= m_epoch) && KILL_ALLOWED -> n = NEXT_KILL     /* reads again */
           :: else -> n = 0 fi;
        stale = 0 }
 #endif
@@ -117,17 +118,19 @@ end:
 #else
 #define IDLE_LANES(t) (!BUSY(1, t) && !BUSY(2, t))
 #endif
-#ifdef STEP_WITHOUT_JOURNAL
-#define NO_ROW(t) 1
-#else
 #define NO_ROW(t) (journal[t] == 0)
+/* A claim that is marked and not in the ledger yet: pending, perhaps told so. */
+#ifdef STEP_WITH_MARKS
+#define NOT_MARKED(t) 1
+#else
+#define NOT_MARKED(t) (r_state[t] != CLAIMING)
 #endif
 #ifdef STEP_WITHOUT_ACKS
 #define ACKNOWLEDGED 1
 #else
 #define ACKNOWLEDGED (view[1] == r_epoch && view[2] == r_epoch)
 #endif
-#define CLEAR_TO_GO (!r_down && !m_down && !r_lost && r_epoch == m_epoch && ALL(IDLE_LANES) && ALL(NO_ROW) && ACKNOWLEDGED)
+#define CLEAR_TO_GO (!r_down && !m_down && !r_lost && r_epoch == m_epoch && ALL(IDLE_LANES) && ALL(NO_ROW) && ALL(NOT_MARKED) && ACKNOWLEDGED)
 
 #ifdef VERIFY_TENTATIVE
 #define SURE(t) 1
@@ -163,7 +166,7 @@ inline write_fences(from, stage) {
   atomic { !r_down; done = 0;
     if :: r_epoch == from && !r_lost -> r_epoch = from + 1; r_stage = stage; r_latched = 0; done = 1 :: else fi;
     printf("step: redis to %e at %d: %d\n", stage, from + 1, done) };
-  atomic { if :: done && !m_down && m_epoch <= from && MAY_RAISE(stage) -> m_epoch = from + 1; m_stage = stage; m_latched = 0;
+  atomic { if :: done && !m_down && m_epoch <= from -> m_epoch = from + 1; m_stage = stage; m_latched = 0;
                printf("step: mysql to %e at %d\n", stage, from + 1) :: else fi };
 #endif
 }
@@ -226,7 +229,7 @@ end:
 proctype RaiseMySQL() {
 end:
   do
-  :: atomic { m_epoch < r_epoch && !r_lost && !m_down && MAY_RAISE(r_stage) -> m_epoch = r_epoch; m_stage = r_stage; m_latched = r_latched;
+  :: atomic { m_epoch < r_epoch && !r_lost && !m_down -> m_epoch = r_epoch; m_stage = r_stage; m_latched = r_latched;
        printf("raise: mysql to %d\n", m_epoch) }
   od
 }

@@ -8,11 +8,7 @@ inline done_work(me, t, w) {
 inline lost_work(me, t, w) {   /* the job got no answer: remember */
   WORK(me, t) = (WORK(me, t) & (255 - w)) | UNMIRRORED
 }
-#ifdef LANES_UNORDERED
-#define BEFORE(me, t, w) 1
-#else
 #define BEFORE(me, t, w) (!(WORK(me, t) & (w)))
-#endif
 
 /* One piece of work: an instance (0: any), a token and what is to be done. */
 #define LANE(i, token) \
@@ -22,7 +18,7 @@ inline lost_work(me, t, w) {   /* the job got no answer: remember */
   :: !m_down && JOB(i, token, END) && BEFORE(i, token, BACK_M | GRANT | LENGTH) -> me = i; t = token; job = END; k = M_APPLY_ENDED \
   :: !r_down && JOB(i, token, CLEAR) && BEFORE(i, token, GRANT | END) -> me = i; t = token; job = CLEAR; \
      k = (m_state[token] == CLAIMED -> R_APPLY_CLAIMED : R_APPLY_ENDED) \
-  :: !r_down && JOB(i, token, BACK_R) -> me = i; t = token; job = BACK_R; k = R_GIVE_BACK \
+  :: !r_down && !rebuilding && JOB(i, token, BACK_R) -> me = i; t = token; job = BACK_R; k = R_GIVE_BACK \
   :: !r_down && !m_down && JOB(i, token, LEFTOVER) -> me = i; t = token; job = LEFTOVER; \
      k = ((m_state[token] == HELD && r_stage == SHADOW && !r_lost) -> R_END_ANY : IDLE) \
   :: !r_down && !m_down && JOB(i, token, UNMIRRORED) && BEFORE(i, token, BACK_M | GRANT | LENGTH | END) && \
@@ -86,6 +82,9 @@ end:
           :: k != IDLE && TO_REDIS(k) -> redis(k, t, e, who, x, a)
           :: else -> mysql(k, t, e, who, x, a) fi;
        printf("%d: background for token %d: %e, %e\n", me, t, k, a);
+#ifndef CLEAR_WITHOUT_JOURNAL
+       if :: job == CLEAR && a == GONE && rebuilding -> write_journal(t) :: else fi;      /* carryEnd, JournalFact */
+#endif
        if :: job == LEFTOVER && k == R_END_ANY && a == OK -> WORK(me, t) = WORK(me, t) | END :: else fi;
        if :: job != 0 && a == REFUSED -> lost_work(me, t, job)       /* a debt */
           :: job != 0 && a != REFUSED -> done_work(me, t, job)
@@ -115,7 +114,6 @@ end:
      ROW(2)
 #endif
      fi;
-#ifndef NO_FIRM_ON_DRAIN
      if
      :: atomic { !m_down && state == HELD && tentative ->
           mysql_fact(M_APPLY_HELD, t, 0, x, a);
@@ -123,7 +121,6 @@ end:
           a = OK }
      :: else
      fi;
-#endif
      atomic { !r_down ->
        a = OK;
        if :: state == NONE -> skip

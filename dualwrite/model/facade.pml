@@ -70,14 +70,6 @@ inline raise_mysql() {
   if :: m_epoch < ep -> m_epoch = ep; m_stage = st; m_latched = r_latched :: else fi
 }
 
-/* MySQL decides alone only when no claim is marked in the closed Redis: such a claim was promised (see retire.pml). */
-#define NOT_MARKED(t) (r_state[t] != CLAIMING)
-#if defined(RETIRE) && !defined(RETIRE_KEEPS_MARKS)
-#define MAY_RAISE(stage) (stage != ONLY || ALL(NOT_MARKED))
-#else
-#define MAY_RAISE(stage) 1
-#endif
-
 inline begin() {
   if
   :: op == RESERVE ->
@@ -92,12 +84,7 @@ inline begin() {
   :: op == CLAIM && st != ONLY -> k = R_MARK
 #endif
   :: op == CLAIM && st == ONLY -> k = M_CLAIM
-#ifdef END_IN_MYSQL_FIRST
-  :: op == RELEASE && st == MYSQL -> k = M_END
-  :: op == RELEASE && st != MYSQL && st != ONLY -> k = R_END
-#else
   :: op == RELEASE && st != ONLY -> k = R_END
-#endif
   :: op == RELEASE && st == ONLY -> k = M_END
   :: op == EXPIRE && st == SHADOW -> k = R_END_ANY
 #ifdef EXPIRE_WITHOUT_JOURNAL_LOOK
@@ -105,12 +92,8 @@ inline begin() {
 #else
   :: op == EXPIRE && st == JOINT -> k = M_JOURNAL      /* carriedOver */
 #endif
-#ifdef REAPER_ASKS_WHETHER
-  :: op == EXPIRE && st == MYSQL -> k = R_END_ANY
-#else
   :: op == EXPIRE && st == MYSQL && M_DUE(t) -> k = R_END_ANY
   :: op == EXPIRE && st == MYSQL && !M_DUE(t) -> k = M_LOOKUP      /* sweepRedisAfterMySQL */
-#endif
   :: op == EXPIRE && st == ONLY -> k = M_END
   :: op == LENGTHEN && st != ONLY -> k = R_EXTEND
   :: op == LENGTHEN && st == ONLY -> k = M_EXTEND
@@ -126,6 +109,9 @@ inline finish() {
         if :: late_k != IDLE && late_t == t && late_who == me && (late_k == R_VOTE || late_k == M_VOTE) -> late_who = FIRM :: else fi
      :: else fi;
   running[t]--;
+#ifdef LOSS
+  busy[me] = 0; old_call[me] = 0;
+#endif
   k = IDLE; t = 0; op = IDLE; x = 0; asked_r = 0; asked_m = 0
 }
 
@@ -199,7 +185,7 @@ inline reserve_goes_on() {
   :: k == M_JOURNAL_GRANT && a != STALE ->
      if :: a == OK -> granted[t] = 1; k = DONE :: else -> k = FAILED fi
   :: k == R_GIVE_BACK ->
-     if :: a == SILENT -> add_work(BACK_R) :: else fi;
+     if :: a == SILENT || a == GONE -> add_work(BACK_R) :: else fi;
      give_back_mysql(); k = DONE
   :: k != R_COPY && k != R_GIVE_BACK && a == STALE -> k = RESTART
   fi
@@ -225,7 +211,7 @@ inline claim_goes_on() {
      if :: a == OK -> k = R_VOTE
         :: a == SILENT -> k = DONE
 #ifndef LEDGER_NOT_HONOURED
-        :: a == IS_CLAIMED -> add_work(CLEAR); claim_told()     /* the code does not yet: see README.md, "Findings" */
+        :: a == IS_CLAIMED -> claim_told()     /* by this call, before the agreement moved; the journal carries it */
 #endif
         :: else -> claim_refused() fi
   :: k == R_VOTE && a != STALE ->
@@ -258,9 +244,6 @@ inline end_goes_on() {
   if
   :: (k == R_END || k == R_END_ANY) && a == OK ->
      if
-#ifdef END_IN_MYSQL_FIRST
-        :: op == RELEASE && st == MYSQL -> end_told()
-#endif
         :: st == SHADOW -> add_work(END); end_told()
         :: else -> k = M_APPLY_ENDED fi
   :: (k == R_END || k == R_END_ANY) && (a == UNKNOWN || REDIS_GONE) && st == MYSQL ->
@@ -274,7 +257,7 @@ inline end_goes_on() {
         :: else -> k = DONE fi
   :: k == M_APPLY_HELD -> k = DONE
   :: k == M_LOOKUP && op == RELEASE ->
-     if :: a == OK -> k = R_END_ANY :: else -> k = DONE fi
+     if :: a == OK -> k = R_END_ANY :: a == IS_ENDED -> end_told() :: else -> k = DONE fi
   :: k == M_LOOKUP && op == EXPIRE ->
      if :: a == IS_CLAIMED -> k = R_APPLY_CLAIMED
         :: a == IS_ENDED -> k = R_APPLY_ENDED
@@ -294,9 +277,6 @@ inline end_goes_on() {
         :: a == OK -> end_told() fi
   :: (k == M_END || k == M_END_J) && a != STALE ->
      if
-#ifdef END_IN_MYSQL_FIRST
-        :: a == OK && k == M_END && st == MYSQL -> k = R_END
-#endif
         :: a == OK && !(k == M_END && st == MYSQL) -> end_told()
         :: else -> k = DONE fi
   :: a == STALE ->
@@ -353,7 +333,7 @@ inline extend_goes_on() {
 
 /* fault(): what happens to the step k. how: 0 nothing, 1 not executed, 2 executed and the answer lost, 3 executed later,
    4 executed, and the instance crashes, 5 the same as 2 without a fault, 6 as 3: the agreement moved meanwhile, and the call does not wait. */
-#define STORE_AWAY ((TO_REDIS(k) && r_down) || (!TO_REDIS(k) && (m_down || (m_epoch < ep && !MAY_RAISE(st)))))
+#define STORE_AWAY ((TO_REDIS(k) && r_down) || (!TO_REDIS(k) && m_down))
 inline fault() {
   if
   :: STORE_AWAY -> how = 1
@@ -411,7 +391,12 @@ end:
 #endif
        fi;
        if :: away -> away = 0 :: true fi;
-       d_step { running[t]++; begin() } }
+       d_step {
+         running[t]++;
+#ifdef LOSS
+         busy[me] = 1;
+#endif
+         begin() } }
   :: atomic { k != IDLE ->
        if :: away && st == MYSQL && TO_REDIS(k) && k != R_GIVE_BACK -> how = 1
           :: else -> fault() fi;

@@ -13,11 +13,20 @@
 #include "adjust.pml"
 #endif
 
+#ifdef LIVENESS
+/* What no fault follows any more is mirrored at last: nothing journaled, no mirror work of an instance. */
+#define MIRRORED(t) (journal[t] == 0 && !WORK(1, t) && !WORK(2, t))
+ltl not_mirrored { <> [] ALL(MIRRORED) }
+#endif
+
 init {
   atomic {
     run Properties();
     run Instance(1); run Instance(2);
-    run Background(); run Drain();
+    run Background();
+#ifndef NO_DRAIN
+    run Drain();
+#endif
 #if KILLS > 0
     run Kill(); run Raise();
 #endif
@@ -31,7 +40,10 @@ init {
     run Operator();
 #endif
 #ifdef LOSS
-    run Lose(); run Rebuild();
+    run Rebuild();
+#ifndef RETIRE
+    run Lose();
+#endif
 #endif
 #ifdef ADJUST
     run Adjust();

@@ -1,7 +1,7 @@
 /* What buyers were told, and what must hold. Each property is a name that stands in the assertion, so that a run says
    which one broke; the names themselves are never true. */
 
-hidden byte oversell, lost_hold, two_endings, double_claim, false_refusal, early_expiry, pending_lost, not_mirrored;
+hidden byte oversell, lost_hold, two_endings, double_claim, false_refusal, early_expiry, pending_lost;
 
 bit granted[TOKENS];   /* told: yours */
 bit over[TOKENS];      /* the deciding step of a release or an expiry was made */
@@ -18,13 +18,14 @@ bit deducted[TOKENS];  /* the ledger was lowered by the claim */
 
 /* A hold that a buyer counts on, and that MySQL's journal does not have to carry first. */
 #define OWNED(t) (granted[t] && !over[t] && !claimed[t] && m_state[t] != CLAIMED && journal[t] == 0)
+#define R_UNUSED (r_lost || R_OLD || r_stage == ONLY || m_stage == ONLY)
 #define R_LIVE(t) (r_state[t] == HELD || r_state[t] == CLAIMING)
 #define KNOWN(t) \
   ((!OWNED(t) || \
-     ((r_lost || r_stage == ONLY || m_stage == ONLY || R_LIVE(t)) && \
-      (!(m_stage == ONLY || (m_stage == MYSQL && (r_stage == MYSQL || r_stage == ONLY || r_lost))) || m_state[t] == HELD))) && \
+     ((R_UNUSED || R_LIVE(t)) && \
+      (!(m_stage == ONLY || (m_stage == MYSQL && (r_stage == MYSQL || R_UNUSED))) || m_state[t] == HELD))) && \
    (!claimed[t] || \
-     (m_state[t] == CLAIMED && (journal[t] != 0 || r_lost || r_stage == ONLY || m_stage == ONLY || TAKEN(r_state[t])))))
+     (m_state[t] == CLAIMED && (journal[t] != 0 || R_UNUSED || TAKEN(r_state[t])))))
 #define ONE_ENDING(t) (!(released[t] && (claimed[t] || m_state[t] == CLAIMED)))
 #define STANDS(t) (!(pending[t] && (released[t] || m_state[t] == ENDED)))
 

@@ -1,57 +1,89 @@
-/* Redis loses its data, and is rebuilt from MySQL while buyers are served. Not in the code yet; see README.md, "Not built
-   yet". Until it has a fence again, every step there fails and MySQL's journal has what it lacks. */
+/* Redis loses its data, or comes back with older data, and is rebuilt from MySQL while buyers are served (rule 19,
+   dualwrite/rebuild.go). Until it has its fence again every step there fails, and MySQL journals what it lacks. */
 
-#ifdef REBUILD_SETS_FENCE_FIRST
-#define FENCE_FIRST 1
+#ifdef REBUILD_WITHOUT_PAUSE
+#define PAUSED 1
 #else
-#define FENCE_FIRST 0
+#define PAUSED (!old_call[1] && !old_call[2])
 #endif
 
-proctype Lose() {
-#ifdef RETIRE
-  skip
-#else
-end:
-  atomic { faults > 0 && r_stage == MYSQL && m_stage == MYSQL && !r_latched ->
-    faults--;
-    d_step {
-    r_lost = 1; r_loaded = 0; rebuilt = 0; r_epoch = 0; i_lost = 0;
+inline empty_redis() {
+  d_step {
     do
     :: i_lost < TOKENS -> r_state[i_lost] = NONE; r_who[i_lost] = FIRM; r_later[i_lost] = 0; i_lost++
     :: else -> i_lost = 0; break
-    od;
-    printf("redis loses its data\n") } }
-#endif
+    od }
 }
 
+#ifndef RETIRE
+proctype Lose() {
+end:
+  atomic { faults > 0 && r_stage == MYSQL && m_stage == MYSQL && r_epoch == m_epoch ->
+    faults--;
+    empty_redis();
+#ifdef OLDER
+    r_epoch = 1; r_stage = START;      /* as at the start: before the step, without a hold */
+#else
+    r_lost = 1; r_loaded = 0; r_epoch = 0;
+#endif
+    printf("redis loses its data\n") }
+}
+#endif
+
 proctype Rebuild() {
-  byte i;
-  mtype state = NONE, a = OK;
-  bit x, clean;
+  byte e, i;
+  byte version[TOKENS];
+  mtype state[TOKENS] = NONE, a = OK;
+  bit later[TOKENS];
 end:
   do
-  :: atomic { r_lost && m_stage == MYSQL && !r_down && !m_down -> r_loaded = 1; printf("rebuild: begins\n") };
+  :: atomic { (r_lost || R_OLD) && m_stage == MYSQL && !m_down -> e = m_epoch; printf("rebuild: mysql decides at %d\n", e) };
+     /* rebuild_begin.lua, rebuild_clear.lua: no fence, no facts, no data */
+     atomic { !r_down ->
 #ifdef REBUILD_SETS_FENCE_FIRST
-     atomic { r_lost = 0; r_epoch = m_epoch; r_stage = MYSQL; rebuilt = 1 };
-#endif
-     do
-     :: atomic { i < TOKENS -> state = m_state[i]; x = m_later[i]; printf("rebuild: mysql has token %d %e\n", i, state) };
-        atomic { !r_down ->
-          if :: state == HELD || state == CLAIMED || state == ENDED -> d_step { redis_fact(FACT(state), i, 0, x, a); a = OK } :: else fi;
-          state = NONE; x = 0; i++ }
-     :: atomic { i == TOKENS -> i = 0; break }
-     od;
-     /* The fence comes last, at a new epoch, so that steps which did not find Redis begin anew. */
-     atomic { if :: r_lost -> r_lost = 0; r_epoch = m_epoch + 1; r_stage = MYSQL; r_latched = 0; printf("rebuild: redis has fence %d\n", r_epoch) :: else fi };
-     /* A kill may follow once every hold has been seen right, with nothing under way that the rebuild could have missed. */
-#ifdef KILL_BEFORE_VERIFIED
-     atomic { rebuilt = 1 }
+       r_lost = 0; r_epoch = e; r_stage = MYSQL; r_loaded = 1;
 #else
-     do
-     :: atomic { !rebuilt && r_epoch == m_epoch && view[1] == r_epoch && view[2] == r_epoch && ALL(SAME) -> rebuilt = 1; printf("rebuild: verified\n"); break }
-     :: atomic { rebuilt || r_lost -> break }
-     od
+       r_lost = 1; r_epoch = 0; rebuilding = 1;
 #endif
+       empty_redis();
+       old_call[1] = busy[1]; old_call[2] = busy[2];
+       printf("rebuild: begins\n") };
+     /* RebuildPause, and the snapshot */
+     atomic { !m_down && PAUSED -> d_step {
+       do
+       :: i < TOKENS -> state[i] = m_state[i]; later[i] = m_later[i]; version[i] = journal[i]; i++
+       :: else -> i = 0; break
+       od; printf("rebuild: has the snapshot\n") } };
+     /* rebuild_holds.lua, rebuild_counters.lua: in many steps, and nobody looks at Redis between them */
+     atomic { !r_down -> d_step {
+       r_loaded = 1;
+       do
+       :: i < TOKENS ->
+#ifdef REBUILD_SETS_FENCE_FIRST
+          if :: state[i] != NONE -> redis_fact(FACT(state[i]), i, 0, later[i], a); a = OK :: else fi;
+#else
+          r_state[i] = state[i]; r_later[i] = later[i];
+#endif
+          state[i] = NONE; later[i] = 0; i++
+       :: else -> i = 0; break
+       od; printf("rebuild: fills redis\n") } };
+     /* ClearJournaled */
+     atomic { !m_down -> d_step {
+       do
+       :: i < TOKENS ->
+#ifdef REBUILD_CLEARS_ALL_ROWS
+          journal[i] = 0; version[i] = 0; i++
+#else
+          if :: journal[i] == version[i] -> journal[i] = 0 :: else fi;
+          version[i] = 0; i++
+#endif
+       :: else -> i = 0; break
+       od } };
+     /* rebuild_end.lua */
+#ifndef REBUILD_SETS_FENCE_FIRST
+     atomic { !r_down -> rebuilding = 0; r_lost = 0; r_epoch = e; r_stage = MYSQL; r_latched = 0;
+       printf("rebuild: redis has fence %d\n", e) };
+#endif
+     atomic { e = 0 }
   od
 }
-#define SAME(t) (((r_state[t] == HELD) == (m_state[t] == HELD)) && ((r_state[t] == CLAIMED || r_state[t] == CLAIMING) == (m_state[t] == CLAIMED || r_state[t] == CLAIMING)))

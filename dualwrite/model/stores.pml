@@ -21,11 +21,14 @@ byte r_who[TOKENS], m_who[TOKENS];
 bit r_later[TOKENS], m_later[TOKENS];  /* the hold was extended: it is not over when the first expiry has passed */
 byte journal[TOKENS];                  /* version of the row in MySQL's journal; 0: no row */
 #ifdef LOSS
-bit r_lost, r_loaded = 1, rebuilt = 1; /* Redis has no fence; its counters are loaded; it has all holds again */
+bit r_lost, r_loaded = 1;              /* Redis has no fence; its counters are loaded */
+bit rebuilding;                        /* the marker of a rebuild stands */
+bit busy[3], old_call[3];              /* an instance has a call under way; one that may have known the old Redis */
 hidden byte i_lost;
 #else
 #define r_lost 0
 #define r_loaded 1
+#define rebuilding 0
 #endif
 #ifdef ADJUST
 byte r_stock = STOCK, m_stock = STOCK;
@@ -67,18 +70,19 @@ bit first_expiry_passed;
 #else
 #define M_STALE(e) (m_epoch != e)
 #endif
+/* Rule 19: every change but the kill writes Redis first. This one came back with older data, and is not used. */
+#if defined(LOSS) && !defined(RETIRE)
+#define R_OLD (!r_lost && r_epoch < m_epoch && !m_latched)
+#else
+#define R_OLD 0
+#endif
 #ifdef NO_END_RECORDS
 #define END_RECORD NONE
 #else
 #define END_RECORD ENDED
 #endif
-#ifdef OVERBOOKED_REPLAYS
-#define R_OVERBOOKED 0
-#define M_OVERBOOKED 0
-#else
 #define R_OVERBOOKED (R_TAKEN > r_stock)
 #define M_OVERBOOKED (M_TAKEN > m_stock)
-#endif
 #ifdef NO_ATTEMPTS
 #define MAY_GIVE_BACK(owner, who) 1
 #else
@@ -99,16 +103,17 @@ inline write_journal(t) {
 inline redis_fact(k, t, who, x, a) {
   a = OK;
   if
-  :: k == R_GIVE_BACK ->                                       /* give_back.lua */
+  :: rebuilding -> a = GONE                                    /* whoever sends it keeps it */
+  :: k == R_GIVE_BACK && !rebuilding ->                        /* give_back.lua */
      if :: r_state[t] == HELD && MAY_GIVE_BACK(r_who[t], who) -> r_state[t] = NONE; r_who[t] = FIRM; r_later[t] = 0
         :: else fi
-  :: k != R_GIVE_BACK && !r_loaded -> a = GONE
-  :: k == R_APPLY_HELD && r_loaded ->                          /* facts.lua, in apply.lua and trip.lua */
+  :: k != R_GIVE_BACK && !rebuilding && !r_loaded -> a = GONE
+  :: k == R_APPLY_HELD && r_loaded && !rebuilding ->                          /* facts.lua, in apply.lua and trip.lua */
      if :: r_state[t] == NONE -> r_state[t] = HELD; r_who[t] = FIRM; r_later[t] = x
         :: r_state[t] == HELD -> r_who[t] = FIRM; r_later[t] = r_later[t] | x
         :: else fi
-  :: k == R_APPLY_CLAIMED && r_loaded -> r_state[t] = CLAIMED; r_who[t] = FIRM; r_later[t] = 0
-  :: k == R_APPLY_ENDED && r_loaded ->
+  :: k == R_APPLY_CLAIMED && r_loaded && !rebuilding -> r_state[t] = CLAIMED; r_who[t] = FIRM; r_later[t] = 0
+  :: k == R_APPLY_ENDED && r_loaded && !rebuilding ->
      if :: r_state[t] == CLAIMED -> skip
         :: else -> r_state[t] = END_RECORD; r_who[t] = FIRM; r_later[t] = 0 fi
   fi
@@ -123,7 +128,7 @@ inline redis(k, t, e, who, x, a) {
   :: else ->
      if
      :: r_lost -> a = GONE
-     :: !r_lost && R_STALE(e) -> a = STALE
+     :: !r_lost && R_STALE(e) -> a = (R_OLD && r_epoch < e -> GONE : STALE)
      :: else ->
         if
         :: k == R_VOTE ->                                      /* vote.lua */
@@ -230,9 +235,7 @@ inline mysql(k, t, e, who, x, a) {
         :: k == M_JOURNAL_GRANT ->
            if :: m_state[t] == NONE -> a = UNKNOWN
               :: m_state[t] == HELD ->
-#ifndef NO_FIRM_ON_JOURNAL
                  m_who[t] = FIRM;
-#endif
                  write_journal(t)
               :: m_state[t] == CLAIMED -> a = IS_CLAIMED
               :: m_state[t] == ENDED -> a = IS_ENDED fi

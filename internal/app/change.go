@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,8 +28,8 @@ type Changed struct {
 type Killed struct {
 	Changed
 	killswitch.Tripped
-	// Readiness is what it said of the way back just before: "yes", or "no" with
-	// its reasons.
+	// Readiness is what it said of the way back just before: "yes", "no" with its
+	// reasons, or "not known in time" with the store that was too slow.
 	Readiness string `json:"readiness"`
 }
 
@@ -43,14 +44,18 @@ type RestoredPod struct {
 const ackWait = 2 * time.Second
 
 // readinessWait bounds how long a kill looks at readiness first: a store that
-// hangs must not delay it by more.
-const readinessWait = 100 * time.Millisecond
+// hangs must not delay it by more. A dry run has the time of a status.
+const readinessWait, readinessWaitDry = 100 * time.Millisecond, 1200 * time.Millisecond
 
 // Kill trips the pod's switch and waits until every live instance has seen it.
 // Readiness is noted and stops nothing.
 func Kill(ctx context.Context, s *Stores, by, reason string, dryRun bool) (Killed, error) {
+	wait := readinessWait
+	if dryRun {
+		wait = readinessWaitDry
+	}
 	look := func() dualwrite.Assessment {
-		ctx, cancel := context.WithTimeout(ctx, readinessWait)
+		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		return s.Facade.Assess(ctx)
 	}
@@ -63,9 +68,14 @@ func kill(ctx context.Context, s *Stores, look func() dualwrite.Assessment, by, 
 		return k, err
 	}
 	before := look()
-	if k.Readiness = "yes"; before.Agreed.Stage == holdover.StageRedis { // nothing to go back to: the kill only latches
+	switch {
+	case before.Agreed.Stage == holdover.StageRedis: // nothing to go back to: the kill only latches
 		k.Readiness = "yes: redis decides already"
-	} else if !before.Back.OK() {
+	case before.Back.OK():
+		k.Readiness = "yes"
+	case errors.Is(before.RedisErr, context.DeadlineExceeded), errors.Is(before.MySQLErr, context.DeadlineExceeded):
+		k.Readiness = "not known in time: " + dualwrite.Texts(before.Back.Reasons)
+	default:
 		k.Readiness = "no: " + dualwrite.Texts(before.Back.Reasons)
 	}
 	if dryRun {

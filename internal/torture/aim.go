@@ -27,7 +27,7 @@ var aims = map[string]func(rng *rand.Rand, s *Schedule){
 		s.Start, s.Stock = holdover.StageMySQL, scarceStock
 		who := rng.IntN(instances)
 		s.Actions = []Action{
-			{At: 300 * time.Millisecond, Fault: Slow, For: 1500 * time.Millisecond, Who: who, Store: holdover.StoreRedis, Many: 100 + rng.IntN(40)},
+			{At: 300 * time.Millisecond, Fault: Slow, For: 1500 * time.Millisecond, Who: who, Store: holdover.StoreRedis, Many: 45 + rng.IntN(25)},
 			{At: between(rng, 700, 1500), Do: doKill, Who: everybody},
 		}
 	},
@@ -45,7 +45,7 @@ var aims = map[string]func(rng *rand.Rand, s *Schedule){
 		s.Actions = []Action{{Fault: NoFault, Who: everybody}, {At: between(rng, 600, 1500), Do: doKill, Who: everybody}}
 	},
 	mutants.OrderedLanes: func(rng *rand.Rand, s *Schedule) {
-		s.Start = holdover.StageShadow
+		s.Start, s.Stock = holdover.StageShadow, plentyStock
 		s.Actions = []Action{{Fault: NoFault, Who: everybody}}
 	},
 	// The ledger is away while claims come.

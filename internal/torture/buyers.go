@@ -167,7 +167,11 @@ func (c *crowd) persist(ctx context.Context, rng *rand.Rand, call func(context.C
 		if err == nil || !unclear(err) || try == maxTries {
 			return err
 		}
-		if !wait(ctx, time.Duration(10+rng.IntN(30*try))*time.Millisecond) {
+		pause := 10 + rng.IntN(30*try)
+		if c.s.Linear {
+			pause *= 5 // each try without an answer may take effect at any time: the checker needs few of them
+		}
+		if !wait(ctx, time.Duration(pause)*time.Millisecond) {
 			return err
 		}
 	}

@@ -198,7 +198,7 @@ func linear(calls []call, units map[int64]int64, changes []time.Duration, limit 
 		}
 		op := porcupine.Operation{ClientId: n, Input: in, Call: int64(c.start), Output: out, Return: int64(c.end)}
 		if out == toldNothing {
-			op.Return = end
+			op.Return = settledAt(c, calls, end)
 		}
 		ops[cart.Item] = append(ops[cart.Item], op)
 		switch {
@@ -218,6 +218,20 @@ func linear(calls []call, units map[int64]int64, changes []time.Duration, limit 
 		}
 	}
 	return nil
+}
+
+// settledAt is the last moment at which an unclear call can still matter. Once a
+// later call for the token was told that it is held, claimed or released, the
+// unclear one changes nothing any more: it took effect before, or never. Else it
+// stays open to the end.
+func settledAt(unclear call, calls []call, end int64) int64 {
+	for _, c := range calls {
+		out, err := c.told(nil)
+		if err == nil && c.token == unclear.token && c.start >= unclear.start && (out == toldYes || out == toldReleased || out == toldClaimed) && c.end != underWay {
+			end = min(end, int64(c.end)+1)
+		}
+	}
+	return end
 }
 
 func check(item int64, history []porcupine.Operation, free int64, tokens int, limit time.Duration) error {

@@ -274,7 +274,7 @@ func (w *world) conclude(ctx context.Context, s Schedule, front shopFront, book 
 		return err
 	}
 	found.add(judged)
-	if s.fault().Fault == NoFault {
+	if s.Stock == plentyStock && s.fault().Fault == NoFault {
 		if err := w.inOrder(ctx, front, calls, agreed.Stage, found); err != nil {
 			return err
 		}
