@@ -52,7 +52,7 @@ bin: ## build bin/holdover
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/holdover ./cmd/holdover
 
 .PHONY: model
-model: ## check the handover's model with spin: all configurations, all mutants (MODEL_FLAGS=--short, --long or a name)
+model: ## check the handover's model with spin: all configurations, all mutants (MODEL_FLAGS=--short or a name)
 	@deploy/dev/install spin
 	dualwrite/model/run $(MODEL_FLAGS)
 

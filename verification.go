@@ -8,8 +8,8 @@ type Verified struct {
 	Pod   string    `json:"pod"`
 	At    time.Time `json:"at"` // when it ended, by MySQL's clock
 	Epoch Epoch     `json:"epoch"`
-	// RedisID is the run id of the Redis process that was compared: another one
-	// since then has to be verified anew (rule 19).
+	// RedisID names the data set of Redis that was compared, by process and
+	// replication: another one since then has to be verified anew (rule 19).
 	RedisID string `json:"redis_id"`
 	Clean   bool   `json:"clean"`
 	// Differences and Unsettled are counts; see compare.Verification.

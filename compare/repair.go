@@ -13,19 +13,27 @@ import (
 // RedisRepair is what Repair reads and changes in the pod's Redis.
 type RedisRepair interface {
 	RedisState
+	// Fence is the pod's, as Redis has it.
+	Fence(ctx context.Context) (holdover.Fence, error)
 	// Apply carries a fact; see dualwrite's stores.
 	Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, error)
+	// ApplyAt is Apply under the epoch: *StaleError in another one.
+	ApplyAt(ctx context.Context, e holdover.Epoch, h holdover.Hold) (holdover.Hold, error)
 	// Vote asks for a grant under the epoch.
 	Vote(ctx context.Context, t holdover.Ticket, r holdover.Request) (holdover.Grant, error)
-	// Drop removes a held hold that is still as given, and gives its units back.
-	Drop(ctx context.Context, h holdover.Hold) (bool, error)
-	// ShiftCounter moves a counter that is still at from, or makes a missing one.
-	ShiftCounter(ctx context.Context, shop, item int64, missing bool, from, units int64) (bool, error)
+	// Drop removes a held hold that is still as given, and gives its units back,
+	// under the epoch.
+	Drop(ctx context.Context, e holdover.Epoch, h holdover.Hold) (bool, error)
+	// ShiftCounter moves a counter that is still at from, or makes a missing one,
+	// under the epoch.
+	ShiftCounter(ctx context.Context, e holdover.Epoch, shop, item int64, missing bool, from, units int64) (bool, error)
 }
 
 // MySQLRepair is what Repair reads and changes in the pod's MySQL.
 type MySQLRepair interface {
 	MySQLState
+	// Fence is the pod's, as MySQL has it.
+	Fence(ctx context.Context) (holdover.Fence, error)
 	// Apply carries a fact; see dualwrite's stores.
 	Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, error)
 }
@@ -34,7 +42,8 @@ type MySQLRepair interface {
 type RepairConfig struct {
 	// Verify is how the differences were found; Pod is required.
 	Verify VerifyConfig
-	// Fence is what is agreed: its stage says which store is right. Required.
+	// Fence is what is agreed: its stage says which store is right, and a repair
+	// ends when the pod has left its epoch. Required.
 	Fence holdover.Fence
 	// DryRun plans and changes nothing.
 	DryRun bool
@@ -99,26 +108,27 @@ func (r Repaired) String() string {
 // difference that v found to stand still, and that is still there: holds by
 // token, then counters. Buyers go on; every step is one that the stores repeat
 // safely. What is not repaired is in the answer too, with why. An error means
-// that a store stopped answering: what was done is in the answer.
+// that a store stopped answering, or, with holdover.ErrStale, that the pod moved to
+// another epoch, where another store may be right: what was done is in the answer.
 func Repair(ctx context.Context, redis RedisRepair, mysql MySQLRepair, v Verification, cfg RepairConfig) ([]Repaired, error) {
 	checked, err := cfg.Verify.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Fence.Stage == holdover.StageUnknown {
-		return nil, &holdover.InvalidError{Field: "repair fence", Value: cfg.Fence.String(), Problem: "names no stage"}
+	if cfg.Fence.Stage == holdover.StageUnknown || cfg.Fence.Epoch == 0 {
+		return nil, &holdover.InvalidError{Field: "repair fence", Value: cfg.Fence.String(), Problem: "names no stage and epoch"}
 	}
 	checked.Truth = cfg.Fence.Stage.Truth()
-	r := &repairer{cfg: cfg, redis: redis, mysql: mysql, truth: checked.Truth, v: newVerifier(redis, mysql, checked)}
+	r := &repairer{cfg: cfg, redis: redis, mysql: mysql, truth: checked.Truth, v: newVerifier(redis, mysql, checked), mended: map[itemKey]bool{}}
 	r.v.pace.rows = true
-	if err := r.v.readLag(ctx); err != nil {
+	if err := errors.Join(r.current(ctx), r.v.readLag(ctx)); err != nil {
 		return nil, fmt.Errorf("repair pod %s: %w", checked.Pod, err)
 	}
 	all := v.all
 	if all == nil {
 		all = v.Differences
 	}
-	counters := map[itemKey]DifferenceKind{}
+	counters := map[itemKey]Difference{}
 	for _, d := range all { // counters are looked at as if these were repaired
 		if token, err := holdover.ParseToken(d.Token); err == nil {
 			r.v.holds[token] = &holdLooks{}
@@ -127,7 +137,7 @@ func Repair(ctx context.Context, redis RedisRepair, mysql MySQLRepair, v Verific
 	for _, d := range all {
 		switch d.Kind {
 		case DiffCounter, DiffCounterMissing:
-			counters[itemKey{d.Shop, d.Item}] = d.Kind
+			counters[itemKey{d.Shop, d.Item}] = d
 			continue
 		case DiffLedgerMissing, DiffConservation, DiffJournal, DiffLines:
 			r.left(d, leftAlone[d.Kind])
@@ -152,12 +162,13 @@ var leftAlone = map[DifferenceKind]string{
 }
 
 type repairer struct {
-	cfg   RepairConfig
-	redis RedisRepair
-	mysql MySQLRepair
-	truth holdover.Store
-	v     *verifier
-	done  []Repaired
+	cfg    RepairConfig
+	redis  RedisRepair
+	mysql  MySQLRepair
+	truth  holdover.Store
+	v      *verifier
+	done   []Repaired
+	mended map[itemKey]bool // items of holds that were repaired
 }
 
 func (r *repairer) left(d Difference, why string) {
@@ -190,7 +201,7 @@ func (r *repairer) hold(ctx context.Context, d Difference) error {
 	}
 	inRedis.Token, inMySQL.Token = token, token
 	kind, text := r.v.judge(inRedis, inMySQL)
-	if kind != d.Kind || r.v.lag.tokens[token] {
+	if kind != d.Kind || r.v.lag.has(token) {
 		r.left(d, "it has changed since it was found")
 		return nil
 	}
@@ -198,7 +209,13 @@ func (r *repairer) hold(ctx context.Context, d Difference) error {
 		r.left(d, "in redis MySQL is left alone, and gets its holds anew in shadow")
 		return nil
 	}
-	return r.carryOut(ctx, holdDifference(kind, text, inRedis, inMySQL), r.plan(kind, inRedis, inMySQL))
+	err = r.carryOut(ctx, holdDifference(kind, text, inRedis, inMySQL), r.plan(kind, inRedis, inMySQL))
+	for _, h := range []holdover.Hold{inRedis, inMySQL} {
+		for _, l := range h.Lines {
+			r.mended[itemKey{h.Shop, l.Item}] = true
+		}
+	}
+	return err
 }
 
 func (r *repairer) plan(kind DifferenceKind, inRedis, inMySQL holdover.Hold) plan {
@@ -239,7 +256,7 @@ func (r *repairer) planOnlyInRedis(inRedis, inMySQL holdover.Hold) plan {
 			if len(known.Lines) == 0 {
 				known.Shop, known.Lines, known.Claimed = inRedis.Shop, inRedis.Lines, inRedis.Claimed
 			}
-			_, err = r.redis.Apply(ctx, known)
+			_, err = r.redis.Apply(ctx, known) // the ledger was written: a fact in any epoch
 			return err
 		}}
 	case r.truth == holdover.StoreRedis && !inRedis.Firm:
@@ -248,10 +265,11 @@ func (r *repairer) planOnlyInRedis(inRedis, inMySQL holdover.Hold) plan {
 		return r.toMySQL("grant what redis has granted", inRedis, holdover.StateHeld)
 	}
 	return plan{store: holdover.StoreRedis, action: "drop a hold that mysql does not know", after: "unknown", do: func(ctx context.Context) error {
-		if done, err := r.redis.Drop(ctx, inRedis); err != nil || !done {
+		if done, err := r.redis.Drop(ctx, r.cfg.Fence.Epoch, inRedis); err != nil || !done {
 			return errors.Join(err, unless(done || err != nil, errMoved))
 		}
-		// Its buyer may have asked again in this moment, and MySQL granted it anew.
+		// Its buyer may have asked again in this moment, and MySQL granted it anew: a
+		// fact, also when a kill came since.
 		now, err := r.mysql.Lookup(ctx, inRedis.Token)
 		if err != nil || now.State != holdover.StateHeld {
 			return err
@@ -278,11 +296,13 @@ func (r *repairer) planOnlyInMySQL(inRedis, inMySQL holdover.Hold) plan {
 		if err != nil {
 			return err
 		}
-		_, err = r.redis.Apply(ctx, inMySQL)
+		_, err = r.redis.ApplyAt(ctx, r.cfg.Fence.Epoch, inMySQL)
 		return err
 	}}
 }
 
+// toMySQL carries what a buyer was told by Redis: a fact, in whatever stage it gets
+// there.
 func (r *repairer) toMySQL(action string, h holdover.Hold, state holdover.State) plan {
 	h.State, h.Firm = state, true
 	return plan{store: holdover.StoreMySQL, action: action, after: state.String(), do: func(ctx context.Context) error {
@@ -291,9 +311,10 @@ func (r *repairer) toMySQL(action string, h holdover.Hold, state holdover.State)
 	}}
 }
 
+// toRedis carries what MySQL has, under the epoch in which that is what counts.
 func (r *repairer) toRedis(action string, h holdover.Hold) plan {
 	return plan{store: holdover.StoreRedis, action: action, after: h.State.String(), do: func(ctx context.Context) error {
-		_, err := r.redis.Apply(ctx, h)
+		_, err := r.redis.ApplyAt(ctx, r.cfg.Fence.Epoch, h)
 		return err
 	}}
 }
@@ -308,8 +329,33 @@ func unless(ok bool, err error) error {
 	return err
 }
 
+// current is nil while both stores are at the epoch that is repaired for.
+func (r *repairer) current(ctx context.Context) error {
+	for _, read := range []func(context.Context) (holdover.Fence, error){r.mysql.Fence, r.redis.Fence} {
+		var now holdover.Fence
+		err := r.v.call(ctx, "read the fence", func(ctx context.Context) (err error) {
+			now, err = read(ctx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if now.Epoch != r.cfg.Fence.Epoch {
+			return r.moved(now)
+		}
+	}
+	return nil
+}
+
+func (r *repairer) moved(now holdover.Fence) error {
+	if now.Epoch < r.cfg.Fence.Epoch {
+		return fmt.Errorf("a store is still at %s, and the pod at %s: repair when it has followed: %w", now, r.cfg.Fence, holdover.ErrStale)
+	}
+	return fmt.Errorf("the pod moved to %s, and this repair was for %s: run it again: %w", now, r.cfg.Fence, holdover.ErrStale)
+}
+
 // carryOut records and makes one repair. A refusal of the store is an outcome; a
-// store that gives no answer is an error.
+// store that gives no answer, or a pod that has moved, is an error.
 func (r *repairer) carryOut(ctx context.Context, d Difference, p plan) error {
 	if p.do == nil {
 		r.left(d, p.left)
@@ -328,12 +374,21 @@ func (r *repairer) carryOut(ctx context.Context, d Difference, p plan) error {
 			return fmt.Errorf("%s is not repaired, since it can't be recorded: %w", out.Subject(), err)
 		}
 	}
-	step, cancel := context.WithTimeout(ctx, r.v.cfg.CallTimeout)
-	err := p.do(step)
-	cancel()
+	err := r.current(ctx)
+	if err == nil {
+		step, cancel := context.WithTimeout(ctx, r.v.cfg.CallTimeout)
+		err = p.do(step)
+		cancel()
+	}
+	if stale := (*holdover.StaleError)(nil); errors.As(err, &stale) {
+		err = r.moved(stale.Fence)
+	}
+	ends := errors.Is(err, holdover.ErrStale) || errors.Is(err, holdover.ErrNoFence) || err != nil && holdover.NoAnswer(err)
 	out.Outcome = RepairDone
 	switch {
 	case err == nil:
+	case errors.Is(err, holdover.ErrStale):
+		out.Outcome, out.Why = RepairLeft, err.Error()
 	case errors.Is(err, holdover.ErrOutOfStock):
 		out.Outcome, out.Why = RepairLeft, fmt.Sprintf("%s has no units for it: %v", p.store, err)
 	case errors.Is(err, errMoved):
@@ -349,7 +404,7 @@ func (r *repairer) carryOut(ctx context.Context, d Difference, p plan) error {
 	if auditErr := ended(ctx, text); auditErr != nil {
 		return fmt.Errorf("%s: %s, and that can't be recorded: %w", out.Subject(), out.Outcome, auditErr)
 	}
-	if err != nil && holdover.NoAnswer(err) {
+	if ends {
 		return fmt.Errorf("%s: %w", out.Subject(), err)
 	}
 	return nil

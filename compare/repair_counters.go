@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"holdover"
@@ -11,12 +13,11 @@ import (
 
 // counters sets those that are still off. How far one is off does not depend on
 // what buyers do: each reserve, release and claim moves the counter, the holds and
-// the ledger together. It is moved only if it has not moved since it was read.
-func (r *repairer) counters(ctx context.Context, kinds map[itemKey]DifferenceKind) error {
-	var keys []itemKey
-	for key := range kinds {
-		keys = append(keys, key)
-	}
+// the ledger together. So it must be as far off as it was found, unless holds of the
+// item were repaired since; at two readings in a row that are the same, hold by
+// hold; and it is moved only if it has not moved since.
+func (r *repairer) counters(ctx context.Context, found map[itemKey]Difference) error {
+	keys := slices.Collect(maps.Keys(found))
 	last := map[itemKey]itemLook{}
 	for try := 0; len(keys) > 0 && try <= r.v.cfg.Tries; try++ {
 		if err := r.v.readLag(ctx); err != nil {
@@ -29,12 +30,13 @@ func (r *repairer) counters(ctx context.Context, kinds map[itemKey]DifferenceKin
 		var moving []itemKey
 		for _, key := range unique(keys) {
 			l := looks[key]
+			still := l.confirmed(last[key])
 			last[key] = l
-			if !l.still {
+			if !still {
 				moving = append(moving, key)
 				continue
 			}
-			again, err := r.counter(ctx, key, l)
+			again, err := r.counter(ctx, key, found[key], l)
 			if err != nil {
 				return err
 			}
@@ -46,22 +48,25 @@ func (r *repairer) counters(ctx context.Context, kinds map[itemKey]DifferenceKin
 	}
 	for _, key := range keys {
 		d := (&itemLooks{key: key}).difference(last[key])
-		d.Kind = kinds[key]
+		d.Kind = found[key].Kind
 		r.left(d, "it never stood still while it was looked at: run it again")
 	}
 	return nil
 }
 
 // counter repairs one, read while it stood still; again says that it moved.
-func (r *repairer) counter(ctx context.Context, key itemKey, l itemLook) (again bool, err error) {
+func (r *repairer) counter(ctx context.Context, key itemKey, found Difference, l itemLook) (again bool, err error) {
 	d := (&itemLooks{key: key}).difference(l)
 	p := plan{store: holdover.StoreRedis}
 	missing := l.kind() == DiffCounterMissing
+	asFound := l.kind() == found.Kind && (missing || l.off() == found.Units)
 	switch {
 	case l.kind() == "":
 		return false, nil // what was repaired before has mended it
 	case l.kind() == DiffLedgerMissing:
 		p.left = leftAlone[DiffLedgerMissing]
+	case !asFound && !r.mended[key]:
+		p.left = fmt.Sprintf("it was off by %d when it was found: run it again", found.Units)
 	case r.truth == holdover.StoreRedis && !r.cfg.Counters:
 		p.left = "redis decides, and somebody else may have sold or brought these units: find out who writes there, then repair with --counters"
 	case missing:
@@ -84,7 +89,7 @@ func (r *repairer) counter(ctx context.Context, key itemKey, l itemLook) (again 
 
 func (r *repairer) shift(key itemKey, missing bool, from, units int64) func(context.Context) error {
 	return func(ctx context.Context) error {
-		done, err := r.redis.ShiftCounter(ctx, key.shop, key.item, missing, from, units)
+		done, err := r.redis.ShiftCounter(ctx, r.cfg.Fence.Epoch, key.shop, key.item, missing, from, units)
 		return errors.Join(err, unless(done || err != nil, errMoved))
 	}
 }

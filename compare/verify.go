@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -277,7 +278,7 @@ func Verify(ctx context.Context, redis RedisState, mysql MySQLState, cfg VerifyC
 func newVerifier(redis RedisState, mysql MySQLState, cfg VerifyConfig) *verifier {
 	return &verifier{
 		cfg: cfg, redis: redis, mysql: mysql, holds: map[holdover.Token]*holdLooks{}, items: map[itemKey]*itemLooks{},
-		rows: map[rowKey]*rowLooks{}, out: Verification{Pod: cfg.Pod, Started: time.Now()},
+		rows: map[rowKey]*rowLooks{}, seed: maphash.MakeSeed(), out: Verification{Pod: cfg.Pod, Started: time.Now()},
 	}
 }
 
@@ -301,6 +302,7 @@ type verifier struct {
 	rows  map[rowKey]*rowLooks
 	lag   lag
 	pace  pace
+	seed  maphash.Seed
 	out   Verification
 }
 
@@ -374,7 +376,7 @@ func (v *verifier) conclude() {
 		}
 	}
 	found = append(found, v.lag.differences(v.cfg.JournalAge)...)
-	v.out.Journaled = len(v.lag.tokens)
+	v.out.Journaled = len(v.lag.facts)
 	if len(v.out.ForeignWrites) > 0 {
 		v.out.Strangers = v.cfg.Strangers
 	}

@@ -107,7 +107,7 @@ func (v *verifier) lookHolds(ctx context.Context) error {
 			return err
 		}
 		kind, text := v.judge(r, m)
-		if kind == "" || v.lag.tokens[token] {
+		if kind == "" || v.lag.has(token) {
 			delete(v.holds, token)
 			continue
 		}

@@ -10,10 +10,11 @@ import (
 
 // lag is what Redis is still to get, as MySQL knew it at this look: no difference.
 type lag struct {
-	tokens map[holdover.Token]bool
-	items  map[itemKey]bool // whose counters move when it gets there
-	late   map[holdover.Token]holdover.Journaled
-	more   bool // the journal was not read to its end
+	facts map[holdover.Token]holdover.Hold
+	items map[itemKey]bool // whose counters move when they get there
+	owed  map[itemKey]bool // whose counters follow an adjustment
+	late  map[holdover.Token]holdover.Journaled
+	more  bool // the journal was not read to its end
 }
 
 // readLag reads MySQL's journal and the adjustments that Redis is owed. Rows that
@@ -35,9 +36,9 @@ func (v *verifier) readLag(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := lag{tokens: map[holdover.Token]bool{}, items: map[itemKey]bool{}, late: map[holdover.Token]holdover.Journaled{}, more: len(rows) >= v.cfg.JournalMax}
+	now := lag{facts: map[holdover.Token]holdover.Hold{}, items: map[itemKey]bool{}, owed: map[itemKey]bool{}, late: map[holdover.Token]holdover.Journaled{}, more: len(rows) >= v.cfg.JournalMax}
 	for _, row := range rows {
-		now.tokens[row.Hold.Token] = true
+		now.facts[row.Hold.Token] = row.Hold
 		for _, l := range row.Hold.Lines {
 			now.items[itemKey{row.Hold.Shop, l.Item}] = true
 		}
@@ -48,11 +49,20 @@ func (v *verifier) readLag(ctx context.Context) error {
 		}
 	}
 	for _, a := range owed {
-		now.items[itemKey{a.Shop, a.Item}] = true
+		now.owed[itemKey{a.Shop, a.Item}] = true
 	}
 	v.lag = now
 	return nil
 }
+
+func (l lag) has(token holdover.Token) bool {
+	_, is := l.facts[token]
+	return is
+}
+
+// moves says whether the item's counter is still to follow something. One that is
+// missing stays as it is, and keeps what is under way from getting there.
+func (l lag) moves(key itemKey, missing bool) bool { return l.owed[key] || l.items[key] && !missing }
 
 func (l lag) differences(bound time.Duration) (all []Difference) {
 	for token, row := range l.late {
@@ -62,7 +72,7 @@ func (l lag) differences(bound time.Duration) (all []Difference) {
 		})
 	}
 	if l.more {
-		all = append(all, Difference{Kind: DiffJournal, Text: fmt.Sprintf("the journal has more than %d rows: not all could be looked at", len(l.tokens))})
+		all = append(all, Difference{Kind: DiffJournal, Text: fmt.Sprintf("the journal has more than %d rows: not all could be looked at", len(l.facts))})
 	}
 	return all
 }

@@ -172,13 +172,27 @@ func (r repairTable) Vote(context.Context, holdover.Ticket, holdover.Request) (h
 	return holdover.Grant{}, holdover.ErrTryAgain
 }
 
-func (r repairTable) Drop(context.Context, holdover.Hold) (bool, error) { return false, nil }
+func (r repairTable) ApplyAt(ctx context.Context, _ holdover.Epoch, h holdover.Hold) (holdover.Hold, error) {
+	return r.Apply(ctx, h)
+}
 
-func (r repairTable) ShiftCounter(context.Context, int64, int64, bool, int64, int64) (bool, error) {
+func (r repairTable) Fence(context.Context) (holdover.Fence, error) {
+	return holdover.Fence{Epoch: 3, Stage: holdover.StageJoint}, nil
+}
+
+func (r repairTable) Drop(context.Context, holdover.Epoch, holdover.Hold) (bool, error) {
+	return false, nil
+}
+
+func (r repairTable) ShiftCounter(context.Context, holdover.Epoch, int64, int64, bool, int64, int64) (bool, error) {
 	return false, nil
 }
 
 type mysqlRepairTable struct{ mysqlTable }
+
+func (m mysqlRepairTable) Fence(context.Context) (holdover.Fence, error) {
+	return holdover.Fence{Epoch: 3, Stage: holdover.StageJoint}, nil
+}
 
 func (m mysqlRepairTable) Apply(_ context.Context, h holdover.Hold) (holdover.Hold, error) {
 	return h, nil

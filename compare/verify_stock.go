@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 
@@ -16,11 +17,22 @@ type itemKey struct{ shop, item int64 }
 type rowKey struct{ shop, item, group int64 }
 
 // itemLook is one reading of an item: its counter, what the ledger and the
-// live holds say it should be, and whether both stood still meanwhile.
+// live holds say it should be, and whether all stood still meanwhile.
 type itemLook struct {
 	counter, available, held int64
 	hasCounter, hasLedger    bool
+	holds                    uint64 // which ones make up held
+	same                     bool   // counter and ledger were the same before and after the holds
 	still                    bool
+}
+
+// confirmed says whether nothing moved while l was read. The same readings around
+// the holds are not enough where they are off: one buyer may have left before the
+// holds were read and another one come after. The reading before must be the same,
+// hold by hold.
+func (l itemLook) confirmed(before itemLook) bool {
+	l.still, before.still = false, false
+	return l.same && (l.kind() == "" || l == before)
 }
 
 func (l itemLook) off() int64 { return l.counter - (l.available - l.held) }
@@ -90,8 +102,8 @@ type rowLooks struct {
 }
 
 // lookStock takes one look at the items and rows in question. An item that
-// moved is read again at once, a few times; each reading counts as part of
-// this look, and the last one stands for it.
+// moved or is off is read again at once, a few times, until two readings are the
+// same; each reading counts as part of this look, and the last one stands for it.
 func (v *verifier) lookStock(ctx context.Context, first bool) error {
 	keys := slices.Collect(maps.Keys(v.items))
 	for r := range v.rows {
@@ -111,6 +123,7 @@ func (v *verifier) lookStock(ctx context.Context, first bool) error {
 		}
 		pending = pending[:0:0]
 		for key, l := range read {
+			l.still = l.confirmed(looks[key])
 			looks[key], rows[key] = l, stocks[key]
 			if !l.still {
 				pending = append(pending, key)
@@ -140,9 +153,8 @@ func (v *verifier) lookStock(ctx context.Context, first bool) error {
 	return nil
 }
 
-// readItems reads counters and ledger before and after the live holds: equal
-// readings around them mean that nothing moved. A claim moves the ledger, a
-// reserve or release the counter.
+// readItems reads counters and ledger before and after the live holds: a claim
+// moves the ledger, a reserve or release the counter.
 func (v *verifier) readItems(ctx context.Context, keys []itemKey, all bool) (map[itemKey]itemLook, map[itemKey][]holdover.Stock, error) {
 	before, err := v.stocks(ctx, keys, all)
 	if err != nil {
@@ -185,8 +197,8 @@ func (v *verifier) readItems(ctx context.Context, keys []itemKey, all bool) (map
 		c2, has := countersAfter[key]
 		a1, a2 := available(before[key]), available(after[key])
 		looks[key] = itemLook{
-			counter: c2, available: a2, held: held[key], hasCounter: has, hasLedger: len(after[key]) > 0,
-			still: had == has && c1 == c2 && a1 == a2 && !v.lag.items[key],
+			counter: c2, available: a2, held: held[key].units, holds: held[key].which, hasCounter: has, hasLedger: len(after[key]) > 0,
+			same: had == has && c1 == c2 && a1 == a2 && !v.lag.moves(key, !has),
 		}
 	}
 	return looks, after, nil
@@ -353,31 +365,60 @@ func (v *verifier) readCounters(ctx context.Context, shop int64, items []int64, 
 	})
 }
 
+// heldSum is what the live holds of an item keep out of its counter, and the sum
+// of hashes of those holds, whatever their order.
+type heldSum struct {
+	units int64
+	which uint64
+}
+
 // heldUnits sums up Redis's live holds by item. A hold that is claiming keeps
-// what its claim takes, and nothing any more when its ledger write is done: also
-// when Redis does not know of it, which is that hold's difference and not its
-// counter's.
-func (v *verifier) heldUnits(ctx context.Context) (map[itemKey]int64, error) {
+// what its claim takes. What the ledger was already written for it does not count:
+// also when Redis does not know of it, which is that hold's difference, or is lag,
+// and not its counter's. What is left of it then goes back to the counter when
+// Redis gets to know.
+func (v *verifier) heldUnits(ctx context.Context) (map[itemKey]heldSum, error) {
 	live, err := v.redisHolds(ctx)
 	if err != nil {
 		return nil, err
 	}
-	held := map[itemKey]int64{}
+	held := map[itemKey]heldSum{}
 	for token, h := range live {
-		if _, differs := v.holds[token]; differs || h.State == holdover.StateClaiming {
-			m, err := v.lookup(ctx, "mysql", v.mysql.Lookup, token)
-			if err != nil {
+		m, journaled := v.lag.facts[token]
+		if _, differs := v.holds[token]; !journaled && (differs || h.State == holdover.StateClaiming) {
+			if m, err = v.lookup(ctx, "mysql", v.mysql.Lookup, token); err != nil {
 				return nil, err
 			}
-			if m.State == holdover.StateClaimed {
+		}
+		units := map[int64]int64{}
+		for _, l := range h.Part() {
+			units[l.Item] += l.Quantity
+		}
+		if m.State == holdover.StateClaimed {
+			if len(m.Lines) == 0 {
 				continue
 			}
+			for _, l := range m.Part() {
+				units[l.Item] -= l.Quantity
+			}
 		}
-		for _, l := range h.Part() {
-			held[itemKey{h.Shop, l.Item}] += l.Quantity
+		for item, n := range units {
+			if n == 0 {
+				continue
+			}
+			key := itemKey{h.Shop, item}
+			sum := held[key]
+			sum.units += n
+			sum.which += maphash.Comparable(v.seed, holdPart{token, item, n})
+			held[key] = sum
 		}
 	}
 	return held, nil
+}
+
+type holdPart struct {
+	token       holdover.Token
+	item, units int64
 }
 
 func unique(keys []itemKey) []itemKey {

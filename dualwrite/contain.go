@@ -179,8 +179,20 @@ func (c *containedMySQL) LastVerified(ctx context.Context) (last, clean holdover
 	return last, clean, err
 }
 
+func (c *containedMySQL) RecordVerified(ctx context.Context, v holdover.Verified) error {
+	return containedErr(c.store, c.pod, "record a verification", holdover.Token{}, func() error { return c.mysql.RecordVerified(ctx, v) })
+}
+
 func (c *containedMySQL) FenceHistory(ctx context.Context, limit int) ([]holdover.Fence, error) {
 	return contained(c.store, c.pod, "read the fence's history", holdover.Token{}, func() ([]holdover.Fence, error) { return c.mysql.FenceHistory(ctx, limit) })
+}
+
+func (c *containedMySQL) Followed(ctx context.Context) (holdover.Epoch, error) {
+	return contained(c.store, c.pod, "read what redis followed", holdover.Token{}, func() (holdover.Epoch, error) { return c.mysql.Followed(ctx) })
+}
+
+func (c *containedMySQL) NoteFollowed(ctx context.Context, epoch holdover.Epoch) error {
+	return containedErr(c.store, c.pod, "note what redis followed", holdover.Token{}, func() error { return c.mysql.NoteFollowed(ctx, epoch) })
 }
 
 func (c *containedMySQL) ClearJournal(ctx context.Context, token holdover.Token, version uint64) error {

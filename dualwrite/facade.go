@@ -129,6 +129,7 @@ type Facade struct {
 	view       atomic.Pointer[view]
 	refreshing sync.Mutex
 	redisAway  atomic.Int64  // unix nanoseconds until which Redis counts as away
+	followed   atomic.Uint64 // epoch at which redis was noted in mysql to have been seen
 	mysqlAt    atomic.Uint64 // epoch that MySQL's fence showed last; below the view's it is owed the fence
 
 	looks    looks

@@ -422,8 +422,20 @@ func (m *faultyMySQL) LastVerified(ctx context.Context) (last, clean holdover.Ve
 	return last, clean, err
 }
 
+func (m *faultyMySQL) RecordVerified(ctx context.Context, v holdover.Verified) error {
+	return m.run(ctx, m.call("RecordVerified", holdover.Token{}), func(ctx context.Context) error { return m.MySQL.RecordVerified(ctx, v) })
+}
+
 func (m *faultyMySQL) FenceHistory(ctx context.Context, limit int) ([]holdover.Fence, error) {
 	return through(m.faults, ctx, m.call("FenceHistory", holdover.Token{}), func(ctx context.Context) ([]holdover.Fence, error) { return m.MySQL.FenceHistory(ctx, limit) })
+}
+
+func (m *faultyMySQL) Followed(ctx context.Context) (holdover.Epoch, error) {
+	return through(m.faults, ctx, m.call("Followed", holdover.Token{}), m.MySQL.Followed)
+}
+
+func (m *faultyMySQL) NoteFollowed(ctx context.Context, epoch holdover.Epoch) error {
+	return m.run(ctx, m.call("NoteFollowed", holdover.Token{}), func(ctx context.Context) error { return m.MySQL.NoteFollowed(ctx, epoch) })
 }
 
 func (m *faultyMySQL) ClearJournal(ctx context.Context, token holdover.Token, version uint64) error {

@@ -97,6 +97,7 @@ func (f *Facade) readinessLoop(ctx context.Context) {
 		return
 	}
 	said := map[string]string{}
+	var redisID string
 	say := func(direction string, r Readiness) {
 		codes := strings.Join(r.Codes(), ",")
 		if key := r.To.String() + " " + codes; said[direction] != key {
@@ -109,10 +110,33 @@ func (f *Facade) readinessLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return // cut short: it says nothing about the stores
 		}
+		redisID = f.noteReplaced(ctx, a.Survey, redisID)
 		f.assessed.Store(&a)
 		say("forward", a.Forward)
 		say("back", a.Back)
 	})
+}
+
+// noteReplaced records that Redis is another one than was seen before: a clean
+// verification counts no more, also when the first one comes back, as after a
+// failover and back. It returns which one is known now.
+func (f *Facade) noteReplaced(ctx context.Context, s Survey, was string) string {
+	was = cmp.Or(was, s.Clean.RedisID)
+	if s.RedisErr != nil || s.MySQLErr != nil || s.RedisID == was {
+		return was
+	}
+	if was != "" {
+		ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
+		defer cancel()
+		if err := f.mysql.RecordVerified(ctx, holdover.Verified{
+			Pod: f.cfg.Pod, Epoch: s.Agreed.Epoch, RedisID: s.RedisID, By: f.cfg.Instance,
+			Summary: fmt.Sprintf("redis was restarted or replaced (%.16s, before it was %.16s): nothing was compared since", s.RedisID, was),
+		}); err != nil {
+			f.log.Warn("that redis was replaced could not be recorded", "redis", s.RedisID, "before", was, "err", err)
+			return was
+		}
+	}
+	return s.RedisID
 }
 
 // Texts puts reasons into one line.
@@ -226,12 +250,18 @@ func (f *Facade) judge(s Survey, to holdover.Stage) Readiness {
 		}
 		r.no("claims-pending", float64(s.Marked), "wait: they are applied when mysql's ledger answers", "%s%s pending: marked in redis and not in the ledger yet", more, count(s.Marked, "claim"))
 	}
+	if s.Lowered > 0 && to == holdover.StageMySQLOnly { // nobody looks into redis after that
+		r.no("adjustments-open", float64(s.Lowered), "wait: any instance goes on with them", "%s open: redis gave up units, and mysql has not decided", count(s.Lowered, "adjustment"))
+	}
 	return r
 }
 
 // judgeStores is what the two stores themselves speak against.
 func (f *Facade) judgeStores(r *Readiness, s Survey) {
-	pod := f.cfg.Pod
+	rebuild := "holdover verify --pod " + f.cfg.Pod + " --repair --reason TEXT rebuilds it from MySQL"
+	if !s.Rebuildable {
+		rebuild = fmt.Sprintf("bring back its own data (AOF, RDB or a replica): in %s redis decides, and nothing else knows all its holds", s.Agreed.Stage)
+	}
 	if err := s.MySQLErr; errors.Is(err, holdover.ErrNoFence) {
 		r.no("fences-differ", 0, "wait: every instance raises the store that is behind", "mysql has no fence yet, redis is at epoch %d", s.Redis.Epoch)
 	} else if err != nil {
@@ -241,7 +271,7 @@ func (f *Facade) judgeStores(r *Readiness, s Survey) {
 	case errors.Is(err, ErrRedisRetired):
 		return
 	case errors.Is(err, holdover.ErrNoFence):
-		r.no("redis-lost-its-data", 0, "holdover verify --pod "+pod+" --repair rebuilds it from MySQL", "redis has no fence: it lost its data, or is being rebuilt")
+		r.no("redis-lost-its-data", 0, rebuild, "redis has no fence: it lost its data, or is being rebuilt")
 		return
 	case err != nil:
 		r.no("redis-away", 0, "bring the pod's Redis back", "redis does not answer: %v", err)
@@ -252,7 +282,7 @@ func (f *Facade) judgeStores(r *Readiness, s Survey) {
 	v := f.view.Load()
 	switch {
 	case s.RedisBehind:
-		r.no("redis-has-older-data", float64(s.Redis.Epoch), "holdover verify --pod "+pod+" --repair rebuilds it from MySQL", "redis is at epoch %d and mysql at %d: redis came back with older data", s.Redis.Epoch, s.MySQL.Epoch)
+		r.no("redis-has-older-data", float64(s.Redis.Epoch), rebuild, "redis is at epoch %d and mysql at %d: redis came back with older data", s.Redis.Epoch, s.MySQL.Epoch)
 	case s.Redis.Epoch != s.MySQL.Epoch:
 		r.no("fences-differ", float64(s.Redis.Epoch), "wait: every instance raises the store that is behind", "redis is at epoch %d, mysql at %d", s.Redis.Epoch, s.MySQL.Epoch)
 	case v != nil && v.Epoch != s.Agreed.Epoch:
@@ -279,7 +309,7 @@ func (f *Facade) judgeVerified(r *Readiness, s Survey) {
 		r.no("verified-too-old", age.Seconds(), do, "the last clean verification is %s old, more than %s", age.Round(time.Second), f.cfg.VerifiedMaxAge)
 	}
 	if s.Last.At.After(s.Clean.At) && !s.Last.Clean {
-		r.no("not-verified", float64(s.Last.Differences+s.Last.Unsettled), "holdover verify --pod "+f.cfg.Pod+" lists them", "the last verification was not clean: %s", s.Last.Summary)
+		r.no("not-verified", float64(s.Last.Differences+s.Last.Unsettled), "holdover verify --pod "+f.cfg.Pod+" lists them", "the last verification is not clean: %s", s.Last.Summary)
 	}
 	if s.Agreed.Stage < r.To {
 		f.judgeOlderHolds(r, s)

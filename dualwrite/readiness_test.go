@@ -174,7 +174,7 @@ func TestReadinessReasons(t *testing.T) {
 	if err := r.raw.FlushDB(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	no("redis-lost-its-data", 0, "--repair")
+	no("redis-lost-its-data", 0, "its own data") // it decided
 }
 
 // Holds from before dual writing are counted down, until a clean verification

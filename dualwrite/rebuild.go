@@ -77,8 +77,9 @@ type Rebuilt struct {
 }
 
 // Rebuild fills the pod's Redis from MySQL and ends with the agreed fence in it;
-// see the top of this file. The pod must be in mysql, and Redis without the agreed
-// fence: it lost its data, has older data, or was closed. progress, when not nil,
+// see the top of this file. The pod must be in mysql, or have been until a kill
+// that Redis never followed, and Redis without the agreed fence: it lost its data,
+// has older data, or was closed. progress, when not nil,
 // hears what was written so far. Errors: ErrTryAgain (another rebuild is under
 // way, or Redis lost its data again: run it once more), a *StaleError (Redis has
 // the agreed fence), ErrInvalid (another stage), ErrUnavailable.
@@ -112,6 +113,12 @@ func (r *rebuild) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.finishClaims(ctx); err != nil {
+		return err
+	}
+	if err := r.finishLowerings(ctx); err != nil {
+		return err
+	}
 	if err := r.clear(ctx); err != nil {
 		return err
 	}
@@ -141,20 +148,90 @@ func (r *rebuild) begin(ctx context.Context) (holdover.Fence, error) {
 	if err != nil {
 		return fence, err
 	}
+	knows, err := r.f.knowsAll(ctx, fence)
+	if err != nil {
+		return fence, err
+	}
 	truth := fence.Epoch
-	if fence.Stage != holdover.StageMySQL {
+	if !knows {
 		truth = 0 // a kill came between a rebuild and its end: it goes on, or there was none
 	}
 	began, err := r.f.redis.BeginRebuild(ctx, r.owner, truth)
 	switch {
 	case err != nil && truth == 0:
-		return fence, errors.Join(err, &holdover.InvalidError{Field: "stage", Value: fence.String(), Problem: "is not mysql: only there MySQL knows all that Redis has to know"})
+		return fence, &holdover.InvalidError{Field: "stage", Value: fence.String(), Problem: fmt.Sprintf("is not mysql: only there MySQL knows all that Redis has to know (%v)", err)}
 	case err != nil:
 		return fence, err
 	case truth == 0: // MySQL is ahead, latched: raiseRedis brings its journal along
 		fence = holdover.Fence{Pod: r.f.cfg.Pod, Epoch: began, Stage: holdover.StageMySQL, By: r.f.cfg.Instance, Reason: "rebuilt from mysql"}
 	}
 	return fence, nil
+}
+
+// knowsAll reports whether MySQL, with this fence, knows all that Redis has to know.
+func (f *Facade) knowsAll(ctx context.Context, fence holdover.Fence) (bool, error) {
+	if fence.Stage == holdover.StageMySQL || !fence.Latched {
+		return fence.Stage == holdover.StageMySQL, nil
+	}
+	followed, err := f.mysql.Followed(ctx)
+	if err != nil {
+		return false, err
+	}
+	history, err := f.mysql.FenceHistory(ctx, 2)
+	return knowsAll(fence, followed, history), err
+}
+
+// knowsAll: MySQL decides, or decided until a kill that Redis never followed, as
+// when it lost its data between the kill's two writes: nobody has decided since.
+func knowsAll(fence holdover.Fence, followed holdover.Epoch, history []holdover.Fence) bool {
+	return fence.Stage == holdover.StageMySQL ||
+		fence.Latched && followed < fence.Epoch && len(history) > 1 && history[0].Epoch == fence.Epoch && history[1].Stage == holdover.StageMySQL
+}
+
+// finishClaims applies the claims that are marked in what is about to be removed:
+// somebody may have been told that they are pending. No new mark can come, and
+// MySQL's end records stand against old ones. Redis needs no word of it: the
+// snapshot is later.
+func (r *rebuild) finishClaims(ctx context.Context) error {
+	for limit := r.f.cfg.SweepBatch; ; limit *= 2 {
+		marked, err := r.f.redis.Marked(ctx, 0, limit)
+		if err != nil {
+			return err
+		}
+		for _, h := range marked {
+			h.State = holdover.StateClaimed
+			if _, err := r.f.applyToMySQL(ctx, h); err != nil {
+				return fmt.Errorf("a claim that is marked in redis can't be written to the ledger: mend that first, or it is lost: %w", err)
+			}
+		}
+		if len(marked) < limit {
+			return nil
+		}
+	}
+}
+
+// finishLowerings takes to MySQL what Redis gave up for adjustments that are still
+// open: their callers were told that any instance goes on with them.
+func (r *rebuild) finishLowerings(ctx context.Context) error {
+	for limit := r.f.cfg.SweepBatch; ; limit *= 2 {
+		open, err := r.f.redis.LoweredAdjustments(ctx, 0, limit)
+		if err != nil {
+			return err
+		}
+		for _, l := range open {
+			_, err := r.f.mysql.Adjust(ctx, 0, l.Adjustment, holdover.AdjustTerms{Redis: true, Lowered: l.Units, Free: l.Free})
+			switch {
+			case err == nil, errors.Is(err, holdover.ErrAdjustRefused):
+			case silent(err), errors.Is(err, holdover.ErrTryAgain):
+				return fmt.Errorf("an adjustment for which redis gave up units is not decided: %w", err)
+			default: // it can't be made, and redis gets its units back from the ledger
+				r.f.log.Warn("an adjustment that was left open can't be made", "token", l.Token, "err", err)
+			}
+		}
+		if len(open) < limit {
+			return nil
+		}
+	}
 }
 
 func (r *rebuild) clear(ctx context.Context) error {

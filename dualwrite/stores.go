@@ -146,8 +146,15 @@ type MySQL interface {
 	// LastVerified is the newest verification and the newest clean one; At is
 	// zero when there is none.
 	LastVerified(ctx context.Context) (last, clean holdover.Verified, err error)
+	// RecordVerified keeps an outcome; At is set by MySQL's clock.
+	RecordVerified(ctx context.Context, v holdover.Verified) error
 	// FenceHistory lists the fences ever written here, newest first.
 	FenceHistory(ctx context.Context, limit int) ([]holdover.Fence, error)
+	// Followed is the largest epoch at which Redis was seen, as NoteFollowed has
+	// recorded it: it tells a Redis that has older data from one that a kill has
+	// not reached yet.
+	Followed(ctx context.Context) (holdover.Epoch, error)
+	NoteFollowed(ctx context.Context, epoch holdover.Epoch) error
 	// ClearJournal deletes the row of token if it is still at version.
 	ClearJournal(ctx context.Context, token holdover.Token, version uint64) error
 }

@@ -18,12 +18,17 @@ type Survey struct {
 	// is an answer, other errors are silence. ErrRedisRetired: it was not asked.
 	Redis, MySQL       holdover.Fence
 	RedisErr, MySQLErr error
-	// RedisBehind: Redis stays at an older epoch although a step writes it first.
+	// RedisBehind: Redis stays at an older epoch although a step writes it first,
+	// or although it had followed the kill.
 	RedisBehind bool
+	// Rebuildable: MySQL knows all that Redis has to know, so that Rebuild can fill it.
+	Rebuildable bool
 	RedisID     string // of the server process
 
 	Instances []holdover.Instance // heard of within InstancesShown, silent ones included
 	Marked    int                 // claims whose mark has stood for longer than ClaimAge; at most SweepBatch
+
+	Lowered int // adjustments for which Redis gave up units, and MySQL has not decided; at most SweepBatch
 
 	Journal       int64         // facts that Redis does not have
 	JournalOldest time.Duration // age of the oldest
@@ -53,6 +58,7 @@ type redisLook struct {
 	id        string
 	instances []holdover.Instance
 	marked    int
+	lowered   int
 }
 
 type mysqlLook struct {
@@ -62,6 +68,7 @@ type mysqlLook struct {
 	oldest      time.Duration
 	last, clean holdover.Verified
 	history     []holdover.Fence
+	followed    holdover.Epoch
 }
 
 // Survey looks at both stores at once and changes nothing. It takes at most
@@ -94,7 +101,7 @@ func (f *Facade) Survey(ctx context.Context) Survey {
 		m.err = silent(holdover.StoreMySQL)
 	}
 	s := Survey{
-		At: time.Now(), Redis: r.fence, RedisErr: r.err, RedisID: r.id, Instances: r.instances, Marked: r.marked,
+		At: time.Now(), Redis: r.fence, RedisErr: r.err, RedisID: r.id, Instances: r.instances, Marked: r.marked, Lowered: r.lowered,
 		MySQL: m.fence, MySQLErr: m.err, Journal: m.journal, JournalOldest: m.oldest, Last: m.last, Clean: m.clean,
 	}
 	if r.err == nil {
@@ -104,7 +111,8 @@ func (f *Facade) Survey(ctx context.Context) Survey {
 		s.Agreed = m.fence
 	}
 	s.readHistory(m.history)
-	if r.err == nil && m.err == nil && r.fence.Epoch < m.fence.Epoch && !m.fence.Latched {
+	s.Rebuildable = m.err == nil && knowsAll(m.fence, m.followed, m.history)
+	if r.err == nil && m.err == nil && r.fence.Epoch < m.fence.Epoch && (!m.fence.Latched || m.followed >= m.fence.Epoch) {
 		// A step between the two readings looks the same: Redis is asked again.
 		again, err := f.redis.Fence(ctx)
 		s.RedisBehind = err == nil && again.Epoch < m.fence.Epoch
@@ -159,6 +167,11 @@ func (f *Facade) lookAtRedis(ctx context.Context) (l redisLook) {
 		marked, l.err = f.redis.Marked(ctx, f.cfg.ClaimAge, f.cfg.SweepBatch)
 		l.marked = len(marked)
 	}
+	if l.err == nil && noFence == nil {
+		var lowered []holdover.Lowered
+		lowered, l.err = f.redis.LoweredAdjustments(ctx, 0, f.cfg.SweepBatch)
+		l.lowered = len(lowered)
+	}
 	if l.err == nil {
 		l.err = noFence
 	}
@@ -179,6 +192,9 @@ func (f *Facade) lookAtMySQL(ctx context.Context) (l mysqlLook) {
 	}
 	if l.err == nil && noFence == nil {
 		l.history, l.err = f.historyAt(ctx, l.fence.Epoch)
+	}
+	if l.err == nil && noFence == nil && l.fence.Latched {
+		l.followed, l.err = f.mysql.Followed(ctx)
 	}
 	if l.err == nil {
 		l.err = noFence

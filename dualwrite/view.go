@@ -139,6 +139,9 @@ func (f *Facade) refresh(ctx context.Context) error {
 	} else {
 		f.markRedisAway()
 	}
+	if redis.err == nil && mysql.err == nil && redis.fence.Epoch == mysql.fence.Epoch {
+		f.noteFollowed(ctx, redis.fence.Epoch)
+	}
 	f.mysqlAt.Store(uint64(mysql.fence.Epoch)) // zero while it is silent: it is raised before it is used
 	f.adopt(ctx, best)
 	switch {
@@ -157,7 +160,17 @@ func (f *Facade) refresh(ctx context.Context) error {
 			f.log.Error("redis has lost its view: it is at an older epoch than mysql, and is not used until it is rebuilt", "redis", again.Epoch, "agreed", best.Epoch)
 		}
 	case redis.err == nil && redis.fence.Epoch < best.Epoch:
-		if err := f.raiseRedis(ctx, best); err != nil {
+		// A kill died between its two writes, and is finished here; unless Redis had
+		// followed it already, and came back with older data.
+		followed, err := f.mysql.Followed(ctx)
+		switch {
+		case err == nil && followed >= best.Epoch:
+			f.markRedisAway()
+			f.log.Error("redis has lost its view: it had followed the kill and is at an older epoch, and is not used", "redis", redis.fence.Epoch, "followed", followed, "agreed", best.Epoch)
+		case err == nil:
+			err = f.raiseRedis(ctx, best)
+		}
+		if err != nil {
 			f.log.Warn("redis is behind and could not be raised", "epoch", best.Epoch, "err", err)
 		}
 	}
@@ -167,6 +180,20 @@ func (f *Facade) refresh(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// noteFollowed records once in MySQL that Redis was seen at epoch.
+func (f *Facade) noteFollowed(ctx context.Context, epoch holdover.Epoch) {
+	if f.followed.Load() >= uint64(epoch) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
+	defer cancel()
+	if err := f.mysql.NoteFollowed(ctx, epoch); err != nil {
+		f.log.Warn("that redis followed could not be noted in mysql", "epoch", epoch, "err", err)
+		return
+	}
+	f.followed.Store(uint64(epoch))
 }
 
 // adopt makes fence this instance's view if it is newer.

@@ -103,6 +103,8 @@ type mysqlStub struct {
 	failing func(call int) error      // of each RaiseFence
 	raises  int
 	calls   int
+
+	followed holdover.Epoch
 }
 
 func (m *mysqlStub) enter(ctx context.Context) error {
@@ -111,6 +113,18 @@ func (m *mysqlStub) enter(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return m.err
+}
+
+func (m *mysqlStub) Followed(ctx context.Context) (holdover.Epoch, error) {
+	return m.followed, m.enter(ctx)
+}
+
+func (m *mysqlStub) NoteFollowed(ctx context.Context, epoch holdover.Epoch) error {
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	m.followed = max(m.followed, epoch)
+	return nil
 }
 
 func (m *mysqlStub) Fence(ctx context.Context) (holdover.Fence, error) {

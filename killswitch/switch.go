@@ -50,6 +50,10 @@ type MySQL interface {
 	// RaiseFence writes f if its epoch is larger, and returns the fence that is
 	// there afterwards.
 	RaiseFence(ctx context.Context, f holdover.Fence) (holdover.Fence, error)
+	// Followed is the largest epoch at which Redis was seen, as NoteFollowed has
+	// recorded it.
+	Followed(ctx context.Context) (holdover.Epoch, error)
+	NoteFollowed(ctx context.Context, epoch holdover.Epoch) error
 }
 
 // Config configures a Switch. Zero durations and counts mean the default.

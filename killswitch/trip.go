@@ -87,7 +87,17 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 		}
 		if r.Epoch < m.Epoch {
 			t.From = m
-			return fmt.Errorf("pod %s: its Redis is at epoch %d and MySQL at %d: %w: it came back with older data, and would sell again what MySQL has sold since: `holdover verify --pod %s --repair` rebuilds it", s.cfg.Pod, r.Epoch, m.Epoch, ErrRefused, s.cfg.Pod)
+			return s.older(r, m, fmt.Sprintf("`holdover verify --pod %s --repair` rebuilds it", s.cfg.Pod))
+		}
+	}
+	if r.Epoch < m.Epoch { // latched: a kill stopped half way, unless Redis had followed it
+		followed, err := ask(s, mctx, s.cfg.MySQL.Followed)
+		if err != nil {
+			return fmt.Errorf("pod %s: whether its Redis came back with older data can't be read; nothing was changed: %w", s.cfg.Pod, err)
+		}
+		if followed >= m.Epoch {
+			t.From = m
+			return s.older(r, m, "bring back its own data")
 		}
 	}
 	agreed := larger(r, m)
@@ -130,6 +140,12 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 	}
 	switch {
 	case err == nil:
+		if merr == nil { // only noted: every instance does it too
+			_ = t.step("mysql: redis followed", func() error {
+				_, err := ask(s, mctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.cfg.MySQL.NoteFollowed(ctx, to.Epoch) })
+				return err
+			})
+		}
 		t.To = to
 		t.Message = fmt.Sprintf("pod %s: %s -> %s, latched at epoch %d", s.cfg.Pod, agreed.Stage, to.Stage, to.Epoch)
 		return nil
@@ -198,6 +214,10 @@ func (s *Switch) target(agreed holdover.Fence, by, reason string) (holdover.Fenc
 		return to, fmt.Errorf("pod %s: its fence has no stage (%s): %w: initialize the pod first", s.cfg.Pod, agreed, holdover.ErrNotReady)
 	}
 	return to, nil
+}
+
+func (s *Switch) older(r, m holdover.Fence, do string) error {
+	return fmt.Errorf("pod %s: its Redis is at epoch %d and MySQL at %d: %w: it came back with older data, and would sell again what was sold since: %s", s.cfg.Pod, r.Epoch, m.Epoch, ErrRefused, do)
 }
 
 func (s *Switch) retired() error {

@@ -9,12 +9,20 @@ import (
 	"holdover"
 )
 
+// ApplyAt is Apply under the epoch. A repair is no fact that a buyer was told: what
+// it brings is right only in the stage it was planned for. Errors also:
+// *StaleError, ErrNoFence.
+func (s *Store) ApplyAt(ctx context.Context, e holdover.Epoch, h holdover.Hold) (holdover.Hold, error) {
+	return s.apply(ctx, e, h)
+}
+
 // Drop removes a held hold that should not be there and gives its units back, if
 // it is still as h says, and reports whether it did. It leaves no end record.
-func (s *Store) Drop(ctx context.Context, h holdover.Hold) (bool, error) {
+// Errors: *StaleError, ErrNoFence.
+func (s *Store) Drop(ctx context.Context, e holdover.Epoch, h holdover.Hold) (bool, error) {
 	const op = "drop a hold"
-	answer, err := s.run(ctx, step{op: op, script: s.scripts.drop, token: h.Token, writes: true},
-		h.Token.String(), millis(h.GrantedAt), millis(h.ExpiresAt), attemptText(h.Attempt))
+	answer, err := s.run(ctx, step{op: op, script: s.scripts.drop, token: h.Token, asked: e, writes: true},
+		epochText(e), h.Token.String(), millis(h.GrantedAt), millis(h.ExpiresAt), attemptText(h.Attempt))
 	if err != nil {
 		return false, err
 	}
@@ -24,14 +32,14 @@ func (s *Store) Drop(ctx context.Context, h holdover.Hold) (bool, error) {
 
 // ShiftCounter moves the counter of an item by units if it is still at from, and
 // reports whether it did; with missing it makes the counter, with units, if there
-// is none.
-func (s *Store) ShiftCounter(ctx context.Context, shop, item int64, missing bool, from, units int64) (bool, error) {
+// is none. Errors: *StaleError, ErrNoFence.
+func (s *Store) ShiftCounter(ctx context.Context, e holdover.Epoch, shop, item int64, missing bool, from, units int64) (bool, error) {
 	const op = "shift a counter"
 	was := strconv.FormatInt(from, 10)
 	if missing {
 		was = ""
 	}
-	answer, err := s.run(ctx, step{op: op, script: s.scripts.shiftCounter, shop: shop, writes: true}, shop, item, was, units)
+	answer, err := s.run(ctx, step{op: op, script: s.scripts.shiftCounter, shop: shop, asked: e, writes: true}, epochText(e), shop, item, was, units)
 	if err != nil {
 		return false, err
 	}

@@ -20,11 +20,11 @@ func TestDrop(t *testing.T) {
 	moved.ExpiresAt = h.ExpiresAt.Add(1)
 	moved.ExpiresAt = moved.ExpiresAt.Add(1e6)
 	r.unchanged("a drop of what has moved", func() {
-		if done, err := r.Drop(ctx, moved); done || err != nil {
+		if done, err := r.Drop(ctx, 0, moved); done || err != nil {
 			t.Error(done, err)
 		}
 	})
-	if done, err := r.Drop(ctx, h); !done || err != nil {
+	if done, err := r.Drop(ctx, 0, h); !done || err != nil {
 		t.Fatal(done, err)
 	}
 	r.wantCounter(item, 10)
@@ -35,7 +35,7 @@ func TestDrop(t *testing.T) {
 		t.Errorf("%d tokens in the index", n)
 	}
 	r.unchanged("a second drop", func() {
-		if done, err := r.Drop(ctx, h); done || err != nil {
+		if done, err := r.Drop(ctx, 0, h); done || err != nil {
 			t.Error(done, err)
 		}
 	})
@@ -46,22 +46,22 @@ func TestShiftCounter(t *testing.T) {
 	ctx := t.Context()
 	r.load(map[int64]int64{item: 10})
 	r.unchanged("a counter that moved, or is there", func() {
-		if done, err := r.ShiftCounter(ctx, shop, item, false, 9, 5); done || err != nil {
+		if done, err := r.ShiftCounter(ctx, 0, shop, item, false, 9, 5); done || err != nil {
 			t.Error(done, err)
 		}
-		if done, err := r.ShiftCounter(ctx, shop, item2, false, 0, 5); done || err != nil {
+		if done, err := r.ShiftCounter(ctx, 0, shop, item2, false, 0, 5); done || err != nil {
 			t.Error("a missing one is no zero", done, err)
 		}
 	})
-	if done, err := r.ShiftCounter(ctx, shop, item, false, 10, -13); !done || err != nil {
+	if done, err := r.ShiftCounter(ctx, 0, shop, item, false, 10, -13); !done || err != nil {
 		t.Fatal(done, err)
 	}
 	r.wantCounter(item, -3)
-	if done, err := r.ShiftCounter(ctx, shop, item2, true, 0, 6); !done || err != nil {
+	if done, err := r.ShiftCounter(ctx, 0, shop, item2, true, 0, 6); !done || err != nil {
 		t.Fatal(done, err)
 	}
 	r.wantCounter(item2, 6)
-	if done, err := r.ShiftCounter(ctx, shop, item2, true, 0, 6); done || err != nil {
+	if done, err := r.ShiftCounter(ctx, 0, shop, item2, true, 0, 6); done || err != nil {
 		t.Error("made twice", done, err)
 	}
 }
@@ -117,8 +117,8 @@ func TestBeingRebuilt(t *testing.T) {
 			"a give-back":    func() error { _, err := r.GiveBack(ctx, token, 99); return err },
 			"a settlement":   func() error { _, err := r.SettleAdjustment(ctx, adjusted); return err },
 			"an undo":        func() error { return r.UndoLowered(ctx, adjusted.Adjustment) },
-			"a drop":         func() error { _, err := r.Drop(ctx, h); return err },
-			"a shift":        func() error { _, err := r.ShiftCounter(ctx, shop, item, false, 7, 1); return err },
+			"a drop":         func() error { _, err := r.Drop(ctx, 0, h); return err },
+			"a shift":        func() error { _, err := r.ShiftCounter(ctx, 0, shop, item, false, 7, 1); return err },
 			"a kill":         func() error { return r.Trip(ctx, fence(8, holdover.StageShadow), nil) },
 			"a first fence":  func() error { return r.CompareAndSetFence(ctx, 0, fence(1, holdover.StageRedis)) },
 			"a raised fence": func() error { _, err := r.RaiseFence(ctx, fence(9, holdover.StageRedis)); return err },

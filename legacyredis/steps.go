@@ -143,12 +143,16 @@ func (s *Store) GiveBack(ctx context.Context, token holdover.Token, a holdover.A
 // may go below zero. Errors: ErrTokenReused, ErrNotLoaded when a counter that
 // would have to change is missing (nothing is written then).
 func (s *Store) Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, error) {
+	return s.apply(ctx, 0, h)
+}
+
+func (s *Store) apply(ctx context.Context, e holdover.Epoch, h holdover.Hold) (holdover.Hold, error) {
 	if err := checkFact(h); err != nil {
 		return holdover.Hold{}, err
 	}
 	op := "apply " + h.State.String()
-	answer, err := s.run(ctx, step{op: op, script: s.scripts.apply, token: h.Token, shop: h.Shop, writes: true},
-		h.Token.String(), h.Shop, encodeLines(h.Lines), h.State.String(), millis(h.ExpiresAt), millis(h.GrantedAt), attemptText(h.Attempt), encodeLines(h.Claimed))
+	answer, err := s.run(ctx, step{op: op, script: s.scripts.apply, token: h.Token, shop: h.Shop, asked: e, writes: true},
+		h.Token.String(), h.Shop, encodeLines(h.Lines), h.State.String(), millis(h.ExpiresAt), millis(h.GrantedAt), attemptText(h.Attempt), encodeLines(h.Claimed), epochText(e))
 	if err != nil {
 		return holdover.Hold{}, err
 	}

@@ -160,29 +160,36 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Identity returns the run id of the server process. It changes when Redis is
-// restarted or replaced: then its data may be older, or another's.
+// Identity names the data set that answers: the run id of the server process and
+// its replication id. The first changes when Redis is restarted or replaced, the
+// second also when it was somebody's replica in between: then its data may be older,
+// or another's. The replication id also changes when a first replica comes or the
+// last one has been gone for long, with the data as before.
 func (s *Store) Identity(ctx context.Context) (string, error) {
-	return s.serverField(ctx, "identity", "run_id")
+	return s.infoFields(ctx, "identity", "run_id", "master_replid")
 }
 
 // Version returns the server's version, like "7.0.15".
 func (s *Store) Version(ctx context.Context) (string, error) {
-	return s.serverField(ctx, "version", "redis_version")
+	return s.infoFields(ctx, "version", "redis_version")
 }
 
-func (s *Store) serverField(ctx context.Context, op, field string) (string, error) {
+// infoFields returns fields of one INFO, with a colon between them.
+func (s *Store) infoFields(ctx context.Context, op string, names ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.OpTimeout)
 	defer cancel()
-	info, err := s.control.Info(ctx, "server").Result()
+	info, err := s.control.Info(ctx).Result()
 	if err != nil {
 		return "", s.failure(op, holdover.Token{}, false, err)
 	}
-	value := parseInfo(info)[field]
-	if value == "" {
-		return "", s.failure(op, holdover.Token{}, false, fmt.Errorf("INFO names no %s", field))
+	fields := parseInfo(info)
+	values := make([]string, len(names))
+	for i, name := range names {
+		if values[i] = fields[name]; values[i] == "" {
+			return "", s.failure(op, holdover.Token{}, false, fmt.Errorf("INFO names no %s", name))
+		}
 	}
-	return value, nil
+	return strings.Join(values, ":"), nil
 }
 
 // Close closes the connections. Calls under way fail.

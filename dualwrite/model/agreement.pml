@@ -58,6 +58,17 @@ inline trip_mysql() {
 #define KILL_ALLOWED (AGREED_STAGE != ONLY && !r_lost && !R_OLD)
 #endif
 
+/* A kill that is under way can't see that Redis comes back with older data: README.md, "Findings". */
+#ifdef OLDER
+#define KILL_BEGINS (faults == 0)
+#else
+#define KILL_BEGINS 1
+#endif
+#ifdef CALLS_FAIL
+#define MYSQL_SILENT (faults > 0 || m_down)
+#else
+#define MYSQL_SILENT (m_down)
+#endif
 #if KILLS > 0
 proctype Kill() {
   byte n, i;
@@ -66,20 +77,25 @@ proctype Kill() {
   bit later[TOKENS], stale, told;
 end:
   do
-  :: atomic { kills > 0 && !r_down && KILL_ALLOWED && !(r_latched && r_epoch >= m_epoch) && !n -> kills--; n = NEXT_KILL }
+  :: atomic { kills > 0 && KILL_BEGINS && !r_down && KILL_ALLOWED && !(r_latched && r_epoch >= m_epoch) && !n -> kills--; n = NEXT_KILL }
 #ifdef KILL_REDIS_FIRST
   :: atomic { n && !told -> d_step { trip_redis(); told = 1 } }
   :: atomic { n && told -> trip_mysql(); n = 0; told = 0; d_step { forget_facts() } }
 #else
   :: atomic { n && !told && !m_down -> trip_mysql(); d_step { read_journal() }; told = 1 }
 #if FAULTS > 0
-  :: atomic { n && !told && (faults > 0 || m_down) ->
+  :: atomic { n && !told && MYSQL_SILENT ->
        if :: m_down -> skip
+#ifdef CALLS_FAIL
           :: faults > 0 -> faults--
-          :: faults > 0 && !m_down -> faults--; trip_mysql() fi;     /* the answer is lost, and the journal with it */
+          :: faults > 0 && !m_down -> faults--; trip_mysql()      /* the answer is lost, and the journal with it */
+#endif
+       fi;
        printf("kill: mysql is silent\n"); told = 1 }
+#ifdef CALLS_FAIL
   :: atomic { n && told && faults > 0 -> faults--; printf("kill: dies between its two writes\n");
        n = 0; told = 0; d_step { forget_facts() } }
+#endif
 #endif
   :: atomic { n && told && !r_down ->
        d_step { trip_redis() };
@@ -120,23 +136,11 @@ end:
 #endif
 #define NO_ROW(t) (journal[t] == 0)
 /* A claim that is marked and not in the ledger yet: pending, perhaps told so. */
-#ifdef STEP_WITH_MARKS
-#define NOT_MARKED(t) 1
-#else
 #define NOT_MARKED(t) (r_state[t] != CLAIMING)
-#endif
-#ifdef STEP_WITHOUT_ACKS
-#define ACKNOWLEDGED 1
-#else
 #define ACKNOWLEDGED (view[1] == r_epoch && view[2] == r_epoch)
-#endif
 #define CLEAR_TO_GO (!r_down && !m_down && !r_lost && r_epoch == m_epoch && ALL(IDLE_LANES) && ALL(NO_ROW) && ALL(NOT_MARKED) && ACKNOWLEDGED)
 
-#ifdef VERIFY_TENTATIVE
-#define SURE(t) 1
-#else
 #define SURE(t) (m_who[t] == FIRM)
-#endif
 /* compare.Verify, judge: s is how Redis was seen, some time before. */
 #define JUDGED_CLEAN(t, s) \
   ((s == HELD && m_state[t] == HELD && SURE(t)) || (s == CLAIMING && ((m_state[t] == HELD && SURE(t)) || m_state[t] == CLAIMED)) || \
@@ -159,16 +163,11 @@ inline verify() {
 
 /* write: Redis by compare-and-set, then MySQL, only upwards. */
 inline write_fences(from, stage) {
-#ifdef REDIS_LAST
-  atomic { if :: m_epoch <= from -> m_epoch = from + 1; m_stage = stage; m_latched = 0 :: else fi };
-  atomic { if :: r_epoch <= from -> r_epoch = from + 1; r_stage = stage; r_latched = 0 :: else fi };
-#else
   atomic { !r_down; done = 0;
     if :: r_epoch == from && !r_lost -> r_epoch = from + 1; r_stage = stage; r_latched = 0; done = 1 :: else fi;
     printf("step: redis to %e at %d: %d\n", stage, from + 1, done) };
   atomic { if :: done && !m_down && m_epoch <= from -> m_epoch = from + 1; m_stage = stage; m_latched = 0;
                printf("step: mysql to %e at %d\n", stage, from + 1) :: else fi };
-#endif
 }
 
 proctype Operator() {
@@ -178,13 +177,6 @@ proctype Operator() {
   bit clean, done;
 end:
   do
-#ifdef VERIFY_FIRST
-  :: atomic { steps > 0 && !r_latched && (r_stage == SHADOW || r_stage == JOINT) && r_epoch == m_epoch -> e = r_epoch; to = NEXT_STAGE };
-     verify();
-     if :: atomic { clean && CLEAR_TO_GO && r_epoch == e -> steps-- }; write_fences(e, to)
-        :: else fi;
-     atomic { e = 0; to = SHADOW; clean = 0; done = 0 }
-#else
   /* Ready, Step: forward */
   :: atomic { steps > 0 && !r_latched && (r_stage == SHADOW || r_stage == JOINT) && CLEAR_TO_GO ->
        e = r_epoch;
@@ -202,7 +194,6 @@ end:
      if :: atomic { clean && CLEAR_TO_GO && r_epoch == e -> steps-- }; write_fences(e, to)
         :: else fi;
      atomic { e = 0; to = SHADOW; clean = 0; done = 0 }
-#endif
 #ifdef BACK
   /* Ready, Step: back */
   :: atomic { steps > 0 && !r_latched && r_stage == MYSQL && CLEAR_TO_GO -> e = r_epoch; to = JOINT };

@@ -26,7 +26,7 @@ inline lost_work(me, t, w) {   /* the job got no answer: remember */
      me = i; t = token; job = UNMIRRORED; x = r_later[token]; \
      k = (r_state[token] == HELD -> M_APPLY_HELD : (r_state[token] == ENDED -> M_APPLY_ENDED : IDLE))
 
-#if FAULTS > 0
+#if defined(CALLS_FAIL) && !defined(REFUSALS)
 #define LANE_FAULT(i, token) \
   :: faults > 0 && JOB(i, token, GRANT) -> faults--; lost_work(i, token, GRANT) \
   :: faults > 0 && JOB(i, token, END) -> faults--; lost_work(i, token, END) \
@@ -82,9 +82,7 @@ end:
           :: k != IDLE && TO_REDIS(k) -> redis(k, t, e, who, x, a)
           :: else -> mysql(k, t, e, who, x, a) fi;
        printf("%d: background for token %d: %e, %e\n", me, t, k, a);
-#ifndef CLEAR_WITHOUT_JOURNAL
        if :: job == CLEAR && a == GONE && rebuilding -> write_journal(t) :: else fi;      /* carryEnd, JournalFact */
-#endif
        if :: job == LEFTOVER && k == R_END_ANY && a == OK -> WORK(me, t) = WORK(me, t) | END :: else fi;
        if :: job != 0 && a == REFUSED -> lost_work(me, t, job)       /* a debt */
           :: job != 0 && a != REFUSED -> done_work(me, t, job)
@@ -97,12 +95,12 @@ end:
 
 /* drainJournal, carryJournaled: one row at a time, and only the version that was applied is deleted. */
 proctype Drain() {
-  byte t, version;
+  byte t;
   mtype state = NONE, a = OK;
   bit x, tentative;
 #define ROW(token) \
   :: atomic { !m_down && journal[token] != 0 && m_stage != ONLY -> \
-       t = token; version = journal[token]; state = m_state[token]; x = m_later[token]; tentative = (m_who[token] != FIRM) }
+       t = token; drained[token] = journal[token]; state = m_state[token]; x = m_later[token]; tentative = (m_who[token] != FIRM) }
 end:
   do
   :: if
@@ -126,14 +124,14 @@ end:
        if :: state == NONE -> skip
           :: else -> redis_fact(FACT(state), t, 0, x, a) fi;
        printf("0: drain carries token %d: %e, %e\n", t, state, a);
-       if :: a == GONE -> version = 0 :: else fi;     /* the row stays */
+       if :: a == GONE -> drained[t] = 0 :: else fi;     /* the row stays */
        a = OK; state = NONE; x = 0; tentative = 0 };
      atomic { !m_down ->
 #ifdef CLEAR_ANY_VERSION
-       if :: version != 0 -> journal[t] = 0 :: else fi;
+       if :: drained[t] != 0 -> journal[t] = 0 :: else fi;
 #else
-       if :: version != 0 && journal[t] == version -> journal[t] = 0 :: else fi;
+       if :: drained[t] != 0 && journal[t] == drained[t] -> journal[t] = 0 :: else fi;
 #endif
-       t = 0; version = 0 }
+       drained[t] = 0; t = 0 }
   od
 }

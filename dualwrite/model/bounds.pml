@@ -33,4 +33,8 @@
 #ifndef OPS1
 #define OPS1 1
 #endif
-/* Flags without a number: BACK, OUTAGE, LOSS, RETIRE, EXTEND, ADJUST, LIVENESS. */
+/* The faults are outages, or losses of Redis's data, alone: no call, job or killer fails for itself. */
+#if FAULTS > 0 && !defined(ONLY_OUTAGES) && (!defined(LOSS) || defined(RETIRE))
+#define CALLS_FAIL
+#endif
+/* Flags without a number: BACK, OUTAGE with ONLY_OUTAGES, LOSS with OLDER, RETIRE, EXTEND, ADJUST, REFUSALS, LIVENESS. */

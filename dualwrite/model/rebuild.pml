@@ -32,7 +32,6 @@ end:
 
 proctype Rebuild() {
   byte e, i;
-  byte version[TOKENS];
   mtype state[TOKENS] = NONE, a = OK;
   bit later[TOKENS];
 end:
@@ -51,7 +50,7 @@ end:
      /* RebuildPause, and the snapshot */
      atomic { !m_down && PAUSED -> d_step {
        do
-       :: i < TOKENS -> state[i] = m_state[i]; later[i] = m_later[i]; version[i] = journal[i]; i++
+       :: i < TOKENS -> state[i] = m_state[i]; later[i] = m_later[i]; rebuilt[i] = journal[i]; i++
        :: else -> i = 0; break
        od; printf("rebuild: has the snapshot\n") } };
      /* rebuild_holds.lua, rebuild_counters.lua: in many steps, and nobody looks at Redis between them */
@@ -72,10 +71,10 @@ end:
        do
        :: i < TOKENS ->
 #ifdef REBUILD_CLEARS_ALL_ROWS
-          journal[i] = 0; version[i] = 0; i++
+          journal[i] = 0; rebuilt[i] = 0; i++
 #else
-          if :: journal[i] == version[i] -> journal[i] = 0 :: else fi;
-          version[i] = 0; i++
+          if :: journal[i] == rebuilt[i] -> journal[i] = 0 :: else fi;
+          rebuilt[i] = 0; i++
 #endif
        :: else -> i = 0; break
        od } };

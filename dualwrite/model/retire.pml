@@ -1,12 +1,7 @@
   /* mysql -> mysql-only (rule 5): an ordinary step, which closes Redis first. FinishClaims, behind it, is ROLL_FORWARD.
      Included into Operator. */
   :: atomic { steps > 0 && !r_latched && r_stage == MYSQL && CLEAR_TO_GO -> steps--; e = r_epoch };
-#ifdef RETIRE_MYSQL_FIRST
-     atomic { if :: m_epoch <= e -> m_epoch = e + 1; m_stage = ONLY :: else fi };
-     atomic { if :: r_epoch == e -> r_epoch = e + 1; r_stage = ONLY :: else fi };
-#else
      write_fences(e, ONLY);
-#endif
      atomic { e = 0; done = 0 }
   /* Return, when FinishClaims has found nothing more: Redis's fence goes, then MySQL is raised alone. Then Rebuild. */
   :: atomic { steps > 0 && m_stage == ONLY && m_epoch == r_epoch && ALL(NOT_MARKED) ->

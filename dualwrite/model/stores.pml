@@ -20,7 +20,9 @@ mtype r_state[TOKENS] = NONE, m_state[TOKENS] = NONE;
 byte r_who[TOKENS], m_who[TOKENS];
 bit r_later[TOKENS], m_later[TOKENS];  /* the hold was extended: it is not over when the first expiry has passed */
 byte journal[TOKENS];                  /* version of the row in MySQL's journal; 0: no row */
+byte drained[TOKENS];                  /* the version that the drain carries */
 #ifdef LOSS
+byte rebuilt[TOKENS];                  /* the row's version that the rebuild has read */
 bit r_lost, r_loaded = 1;              /* Redis has no fence; its counters are loaded */
 bit rebuilding;                        /* the marker of a rebuild stands */
 bit busy[3], old_call[3];              /* an instance has a call under way; one that may have known the old Redis */
@@ -94,8 +96,14 @@ bit first_expiry_passed;
 #define CONFIRM(owner, who) if :: owner != who -> owner = FIRM :: else fi
 #endif
 
+/* Each write has a new version: one that nobody who reads rows has in his hands. */
+#ifdef LOSS
+#define FREE_VERSION(t, v) (drained[t] != v && rebuilt[t] != v)
+#else
+#define FREE_VERSION(t, v) (drained[t] != v)
+#endif
 inline write_journal(t) {
-  journal[t] = (journal[t] % 3) + 1
+  journal[t] = (FREE_VERSION(t, 1) -> 1 : (FREE_VERSION(t, 2) -> 2 : 3))
 }
 
 /* redis_fact(k, t, who, x, a): what carries no epoch: a fact, or a give-back by attempt who. x: the hold lives until the

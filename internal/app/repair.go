@@ -93,6 +93,7 @@ func (r *RepairedPod) run(ctx context.Context, c Config, s *Stores, o RepairOpti
 	if err != nil {
 		return err
 	}
+	r.Stage, r.Rule = fence.Stage, repairRules[fence.Stage] // it may have moved meanwhile
 	r.Repairs, err = compare.Repair(ctx, s.Redis, s.MySQL, found, compare.RepairConfig{
 		Verify: cfg, Fence: fence, DryRun: o.DryRun, Counters: o.Counters,
 		Audit: func(ctx context.Context, done compare.Repaired) (func(context.Context, string) error, error) {

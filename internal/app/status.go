@@ -93,7 +93,12 @@ func killVerdict(s httpapi.PodStatus, a dualwrite.Assessment) httpapi.Verdict {
 	no := func(code, text, do string) httpapi.Verdict {
 		return httpapi.Verdict{Reasons: []httpapi.Reason{{Code: code, Text: text, Do: do}}}
 	}
-	rebuild := "holdover verify --pod " + s.Pod + " --repair rebuilds it from MySQL"
+	rebuild := "bring Redis back"
+	for _, why := range a.Back.Reasons { // the same advice there
+		if why.Code == "redis-lost-its-data" || why.Code == "redis-has-older-data" {
+			rebuild = why.Do
+		}
+	}
 	switch {
 	case s.Agreed.Stage == holdover.StageMySQLOnly:
 		return no("mysql-only", "Redis is retired and does not know the holds", fmt.Sprintf("holdover rollout return --pod %s --confirm %s --reason TEXT", s.Pod, s.Pod))

@@ -163,7 +163,8 @@ func (p *Pod) verifyOnce(ctx context.Context, every time.Duration) (word string,
 		if err != nil {
 			return err
 		}
-		if !last.At.IsZero() && time.Since(last.At) < every-every/8 { // by MySQL's clock: a little off does no harm
+		compared := last.Clean || last.Differences+last.Unsettled > 0 // else it only records that Redis was replaced
+		if compared && time.Since(last.At) < every-every/8 {          // by MySQL's clock: a little off does no harm
 			return nil
 		}
 		v, err := p.Verify(ctx)

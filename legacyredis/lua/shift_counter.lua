@@ -1,7 +1,9 @@
 -- Moves a counter by units if it is still at from; an empty from: if there is none.
-local shop, item, from, units = unpack(ARGV, 5, 8)
+local epoch, shop, item, from, units = unpack(ARGV, 5, 9)
 
 if being_rebuilt() then return { 'rebuilding' } end
+local refusal = check_fence(epoch)
+if refusal then return refusal end
 local key = counter_key(shop, item)
 local counters, bad = read_counters(shop, { item })
 if bad and bad[1] == 'not-loaded' then

@@ -6,9 +6,9 @@ local FIRST = 14 -- the first fact in ARGV
 local f = { unpack(ARGV, 5, 13) }
 
 local old = read_fence()
-if being_rebuilt() then return { 'no-fence' } end -- nothing to flip to yet
-if old and old[1] ~= f[1] then return { 'other-pod', old[1] } end
-if old and tonumber(old[2]) >= tonumber(f[2]) then return { 'stale', old } end
+if not old or being_rebuilt() then return { 'no-fence' } end -- it lost its data, or is not filled yet
+if old[1] ~= f[1] then return { 'other-pod', old[1] } end
+if tonumber(old[2]) >= tonumber(f[2]) then return { 'stale', old } end
 check_history()
 check_indexes('')
 
