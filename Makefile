@@ -28,7 +28,8 @@ test: servers lint ## everything that must pass: formatting, vet, staticcheck, a
 	all=$$(go list ./...); race=$$([ -z "$(RACE_PKGS)" ] || go list $(RACE_PKGS)); \
 	rest=$$(grep -vxF -- "$$race" <<<"$$all"); \
 	go test $(TEST_FLAGS) $$rest; \
-	[ -z "$$race" ] || go test -race $(TEST_FLAGS) $$race
+	[ -z "$$race" ] || go test -race $(TEST_FLAGS) $$race; \
+	[ ! -d dualwrite ] || go test $(TEST_FLAGS) -run '^TestMatrix$$' ./dualwrite # thousands of cases: too many for the race detector
 
 .PHONY: test-mariadb
 test-mariadb: ## the tests of everything that talks to the database, on MariaDB instead of MySQL; the first line of each names the dialect

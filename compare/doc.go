@@ -55,15 +55,21 @@
 // difference again Recheck later, on both sides. An item's counter is read
 // between two readings of itself and of the ledger; it is right when nothing
 // moved and the sums agree, different when at two looks or more nothing moved
-// and all of those agree on how far it is off, and unsettled otherwise.
+// and all of those agree on how far it is off, and unsettled otherwise. That nothing
+// moved where it is off is said only after two readings in a row that are the same,
+// hold by hold: a buyer who leaves while another one comes moves no counter.
 // Unsettled is not clean. No stock at all is not clean either. What MySQL's
-// journal has is lag and no difference, unless it stays there too long. Pages are
+// journal has is lag and no difference, unless it stays there too long, and so is an
+// adjustment that one store has and the other is to get. A counter that is missing is
+// a difference whatever the journal has: that waits for the counter. Pages are
 // read at a bounded pace; a store that gives no answer for a while is asked again.
 //
 // A repair changes only what it finds as it was found, by token and toward the
 // store that decides, with steps that can be repeated; a counter only while it
-// stands where it was read, and where Redis decides only on request. Each change is
-// recorded before it is made. What can't be repaired is in its answer, with why.
+// stands where it was read, and where Redis decides only on request. It is planned
+// for one epoch: Redis refuses its steps in another one, and a kill or a step of the
+// pod ends it. Each change is recorded before it is made. What can't be repaired is
+// in its answer, with why.
 //
 // # Concurrency
 //

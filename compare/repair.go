@@ -376,7 +376,8 @@ func (r *repairer) carryOut(ctx context.Context, d Difference, p plan) error {
 	}
 	err := r.current(ctx)
 	if err == nil {
-		step, cancel := context.WithTimeout(ctx, r.v.cfg.CallTimeout)
+		// It was recorded: it is carried through also when its caller leaves now.
+		step, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.v.cfg.CallTimeout)
 		err = p.do(step)
 		cancel()
 	}

@@ -22,7 +22,14 @@ type RedisState interface {
 	// Lookup returns what is known, end records included; StateNone for an
 	// unknown token.
 	Lookup(ctx context.Context, token holdover.Token) (holdover.Hold, error)
+	// LoweredAdjustments lists up to limit, at most MaxLowered, adjustments that
+	// Redis gave up units for at least age ago and that are not settled.
+	LoweredAdjustments(ctx context.Context, age time.Duration, limit int) ([]holdover.Lowered, error)
 }
+
+// MaxLowered is how many open adjustments of Redis are looked at; with more than
+// that no counter is taken to stand still.
+const MaxLowered = 1000
 
 // MySQLState is what Verify reads of the pod's MySQL.
 type MySQLState interface {

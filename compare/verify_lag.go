@@ -8,17 +8,20 @@ import (
 	"holdover"
 )
 
-// lag is what Redis is still to get, as MySQL knew it at this look: no difference.
+// lag is what one store is still to get, as the other one knew it at this look: no
+// difference.
 type lag struct {
 	facts map[holdover.Token]holdover.Hold
 	items map[itemKey]bool // whose counters move when they get there
-	owed  map[itemKey]bool // whose counters follow an adjustment
+	owed  map[itemKey]bool // whose counter or ledger is to follow an adjustment
+	all   bool             // more adjustments are open than could be looked at
 	late  map[holdover.Token]holdover.Journaled
 	more  bool // the journal was not read to its end
 }
 
-// readLag reads MySQL's journal and the adjustments that Redis is owed. Rows that
-// are older than JournalAge at every look are named.
+// readLag reads MySQL's journal, the adjustments that Redis is owed, and those that
+// Redis has given up units for and MySQL has not decided. Rows that are older than
+// JournalAge at every look are named.
 func (v *verifier) readLag(ctx context.Context) error {
 	var rows []holdover.Journaled
 	err := v.call(ctx, "read mysql's journal", func(ctx context.Context) (err error) {
@@ -31,6 +34,14 @@ func (v *verifier) readLag(ctx context.Context) error {
 	var owed []holdover.Adjusted
 	err = v.call(ctx, "list owed adjustments", func(ctx context.Context) (err error) {
 		owed, err = v.mysql.OwedAdjustments(ctx, v.cfg.JournalMax)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var lowered []holdover.Lowered
+	err = v.call(ctx, "list given up units", func(ctx context.Context) (err error) {
+		lowered, err = v.redis.LoweredAdjustments(ctx, 0, MaxLowered)
 		return err
 	})
 	if err != nil {
@@ -51,6 +62,10 @@ func (v *verifier) readLag(ctx context.Context) error {
 	for _, a := range owed {
 		now.owed[itemKey{a.Shop, a.Item}] = true
 	}
+	for _, l := range lowered {
+		now.owed[itemKey{l.Adjustment.Shop, l.Adjustment.Item}] = true
+	}
+	now.all = len(owed) >= v.cfg.JournalMax || len(lowered) >= MaxLowered
 	v.lag = now
 	return nil
 }
@@ -62,7 +77,9 @@ func (l lag) has(token holdover.Token) bool {
 
 // moves says whether the item's counter is still to follow something. One that is
 // missing stays as it is, and keeps what is under way from getting there.
-func (l lag) moves(key itemKey, missing bool) bool { return l.owed[key] || l.items[key] && !missing }
+func (l lag) moves(key itemKey, missing bool) bool {
+	return l.all || l.owed[key] || l.items[key] && !missing
+}
 
 func (l lag) differences(bound time.Duration) (all []Difference) {
 	for token, row := range l.late {

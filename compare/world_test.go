@@ -22,6 +22,7 @@ type world struct {
 	stock   map[rowKey]holdover.Stock
 	journal []holdover.Journaled
 	owed    []holdover.Adjusted
+	lowered []holdover.Lowered
 	calls   int
 	read    func(what string) // called before each read, without the lock
 	fail    error             // what every read of redis answers
@@ -225,6 +226,12 @@ func (m mysqlTable) StocksOf(_ context.Context, shop int64, items []int64) ([]ho
 	defer m.mu.Unlock()
 	rows := slices.Collect(maps.Values(m.stock))
 	return slices.DeleteFunc(rows, func(s holdover.Stock) bool { return s.Shop != shop || !slices.Contains(items, s.Item) }), nil
+}
+
+func (r redisTable) LoweredAdjustments(context.Context, time.Duration, int) ([]holdover.Lowered, error) {
+	r.enter("lowered")
+	defer r.mu.Unlock()
+	return slices.Clone(r.lowered), r.fail
 }
 
 func (m mysqlTable) Lookup(_ context.Context, token holdover.Token) (holdover.Hold, error) {

@@ -116,7 +116,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	if err := r.finishClaims(ctx); err != nil {
 		return err
 	}
-	if err := r.finishLowerings(ctx); err != nil {
+	if err := r.f.finishLowerings(ctx); err != nil {
 		return err
 	}
 	if err := r.clear(ctx); err != nil {
@@ -212,20 +212,20 @@ func (r *rebuild) finishClaims(ctx context.Context) error {
 
 // finishLowerings takes to MySQL what Redis gave up for adjustments that are still
 // open: their callers were told that any instance goes on with them.
-func (r *rebuild) finishLowerings(ctx context.Context) error {
-	for limit := r.f.cfg.SweepBatch; ; limit *= 2 {
-		open, err := r.f.redis.LoweredAdjustments(ctx, 0, limit)
+func (f *Facade) finishLowerings(ctx context.Context) error {
+	for limit := f.cfg.SweepBatch; ; limit *= 2 {
+		open, err := f.redis.LoweredAdjustments(ctx, 0, limit)
 		if err != nil {
 			return err
 		}
 		for _, l := range open {
-			_, err := r.f.mysql.Adjust(ctx, 0, l.Adjustment, holdover.AdjustTerms{Redis: true, Lowered: l.Units, Free: l.Free})
+			_, err := f.mysql.Adjust(ctx, 0, l.Adjustment, holdover.AdjustTerms{Redis: true, Lowered: l.Units, Free: l.Free})
 			switch {
 			case err == nil, errors.Is(err, holdover.ErrAdjustRefused):
 			case silent(err), errors.Is(err, holdover.ErrTryAgain):
 				return fmt.Errorf("an adjustment for which redis gave up units is not decided: %w", err)
 			default: // it can't be made, and redis gets its units back from the ledger
-				r.f.log.Warn("an adjustment that was left open can't be made", "token", l.Token, "err", err)
+				f.log.Warn("an adjustment that was left open can't be made", "token", l.Token, "err", err)
 			}
 		}
 		if len(open) < limit {

@@ -29,10 +29,13 @@ func (f *Facade) RetireDestroyed(ctx context.Context, from holdover.Fence, by, r
 }
 
 // FinishClaims applies every claim that is marked in a Redis that was closed, and
-// returns how many. No new mark can come, and no instance looks for them any
+// returns how many; and takes to MySQL what Redis gave up for an adjustment. No new mark can come, and no instance looks for them any
 // more: one that was answered "pending" while MySQL was silent would be lost.
 // Where Redis is gone with its marks they are lost with it.
 func (f *Facade) FinishClaims(ctx context.Context) (applied int, err error) {
+	if err := f.finishLowerings(ctx); err != nil {
+		return 0, fmt.Errorf("pod %s: run the command again before redis is stopped: %w", f.cfg.Pod, err)
+	}
 	for {
 		before := f.stats.rolledForward.Load()
 		found, err := f.rollForward(ctx, 0)

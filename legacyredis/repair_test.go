@@ -66,6 +66,44 @@ func TestShiftCounter(t *testing.T) {
 	}
 }
 
+// TestRepairSteps: what was planned for another epoch changes nothing.
+func TestRepairSteps(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	r.setFence(5, holdover.StageMySQL)
+	r.load(map[int64]int64{item: 10})
+	h := must[holdover.Hold](t)(r.ApplyAt(ctx, 5, fact(holdover.NewToken(), holdover.StateHeld, line(item, 3))))
+	steps := map[string]func(e holdover.Epoch) error{
+		"a fact": func(e holdover.Epoch) error {
+			_, err := r.ApplyAt(ctx, e, fact(h.Token, holdover.StateReleased, line(item, 3)))
+			return err
+		},
+		"a drop":    func(e holdover.Epoch) error { _, err := r.Drop(ctx, e, h); return err },
+		"a shift":   func(e holdover.Epoch) error { _, err := r.ShiftCounter(ctx, e, shop, item, false, 7, 1); return err },
+		"a counter": func(e holdover.Epoch) error { _, err := r.ShiftCounter(ctx, e, shop, item2, true, 0, 1); return err },
+	}
+	r.unchanged("another epoch", func() {
+		for what, do := range steps {
+			wantErr(t, what+" of before", do(4), holdover.ErrStale)
+			wantErr(t, what+" of later", do(6), holdover.ErrStale)
+		}
+	})
+	if done, err := r.ShiftCounter(ctx, 5, shop, item, false, 7, 1); !done || err != nil {
+		t.Error(done, err)
+	}
+	if done, err := r.Drop(ctx, 5, h); !done || err != nil {
+		t.Error(done, err)
+	}
+	if err := r.DropFence(ctx, 5); err != nil {
+		t.Fatal(err)
+	}
+	r.unchanged("without a fence", func() {
+		for what, do := range steps {
+			wantErr(t, what, do(5), holdover.ErrNoFence)
+		}
+	})
+}
+
 // TestStrangers: holdover's own connections are told from others'.
 func TestStrangers(t *testing.T) {
 	r := newRig(t)

@@ -32,9 +32,6 @@ init {
 #if KILLS > 0
     run Kill(); run Raise();
 #endif
-#if KILLS > 1
-    run Kill();
-#endif
 #if KILLS > 0 || STEPS > 0
     run RaiseMySQL();
 #endif

@@ -1,5 +1,3 @@
-// Package model holds the handover's model in Promela, and checks that its page
-// and the code have not drifted apart. The model itself is checked by ./run.
 package model
 
 import (

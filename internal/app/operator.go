@@ -152,6 +152,9 @@ func (o operator) Verify(ctx context.Context, r httpapi.VerifyRequest) (any, err
 	case done.Found != nil:
 		o.pod.verifiedNow(*done.Found)
 	}
+	if err != nil && done.changed() {
+		return done, nil // a problem would not say what was done; done.Error says what went wrong
+	}
 	return done, unverifiable(err)
 }
 

@@ -36,8 +36,9 @@ type RepairedPod struct {
 
 	Found   *compare.Verification `json:"found"` // before the repair; null: Redis is to be rebuilt first
 	Repairs []compare.Repaired    `json:"repairs"`
-	After   *compare.Verification `json:"after"` // null: nothing was changed
-	Clean   bool                  `json:"clean"` // nothing differs now
+	After   *compare.Verification `json:"after"`           // null: nothing was changed
+	Clean   bool                  `json:"clean"`           // nothing differs now
+	Error   string                `json:"error,omitempty"` // why it ended early; what is listed was done
 }
 
 // repairRules say which store is brought to where the other one is.
@@ -54,7 +55,9 @@ const maxRepairs = 100_000
 // Repair verifies a pod, repairs by token what stands still and differs, and
 // verifies again, while buyers go on. A Redis that lost its data, or has older
 // data, while MySQL decides is rebuilt first. Each change is recorded before it
-// is made. Two at once: the second gets ErrTryAgain.
+// is made. Two at once: the second gets ErrTryAgain. A pod that moves to another
+// epoch meanwhile ends it with ErrStale. What was done is in the answer, also beside
+// an error.
 func Repair(ctx context.Context, c Config, s *Stores, o RepairOptions) (RepairedPod, error) {
 	r := RepairedPod{Pod: s.Name, DryRun: o.DryRun, Repairs: []compare.Repaired{}}
 	if err := killswitch.CheckWho(o.By, o.Reason); err != nil {
@@ -64,8 +67,14 @@ func Repair(ctx context.Context, c Config, s *Stores, o RepairOptions) (Repaired
 	if err == nil && !alone {
 		err = fmt.Errorf("pod %s: another repair is under way: wait until it has ended: %w", s.Name, holdover.ErrTryAgain)
 	}
+	if err != nil {
+		r.Error = Hinted(err).Error()
+	}
 	return r, err
 }
+
+// changed says whether the repair wrote anything, as far as is known.
+func (r *RepairedPod) changed() bool { return r.Rebuilt != nil || !r.DryRun && len(r.Repairs) > 0 }
 
 func (r *RepairedPod) run(ctx context.Context, c Config, s *Stores, o RepairOptions) error {
 	fence, why, err := lacksFence(ctx, s)
@@ -162,8 +171,11 @@ func (r *RepairedPod) rebuild(ctx context.Context, s *Stores, fence holdover.Fen
 	return errors.Join(err, ended(ctx, outcome))
 }
 
-// audit records a repair before it is made, and returns how to record its end.
+// audit records a repair before it is made, and returns how to record its end:
+// also when who asked for it has left by then.
 func audit(ctx context.Context, s *Stores, r mysqlpool.Repair) (func(context.Context, string) error, error) {
 	seq, err := s.MySQL.BeginRepair(ctx, r)
-	return func(ctx context.Context, outcome string) error { return s.MySQL.EndRepair(ctx, seq, outcome) }, err
+	return func(ctx context.Context, outcome string) error {
+		return s.MySQL.EndRepair(context.WithoutCancel(ctx), seq, outcome)
+	}, err
 }

@@ -11,10 +11,9 @@ import (
 	"holdover/internal/teststack"
 )
 
-// A primary that was made a replica of another one and is a primary again has the
-// other one's data, under its own run id (a failover and back; protocol 19 names
-// the replication id too).
-func TestBreakIdentityAfterAFailoverAndBack(t *testing.T) {
+// TestIdentityAfterAFailoverAndBack: a primary that was made a replica of another one
+// and is a primary again has the other one's data, under its own run id.
+func TestIdentityAfterAFailoverAndBack(t *testing.T) {
 	stack := teststack.MustStack(t)
 	r := rigAt(t, ownRedis(t), 0)
 	r.setFence(3, holdover.StageMySQL)
