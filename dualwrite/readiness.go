@@ -97,7 +97,7 @@ func (f *Facade) readinessLoop(ctx context.Context) {
 		return
 	}
 	said := map[string]string{}
-	var redisID string
+	var seen seenRedis
 	say := func(direction string, r Readiness) {
 		codes := strings.Join(r.Codes(), ",")
 		if key := r.To.String() + " " + codes; said[direction] != key {
@@ -110,33 +110,40 @@ func (f *Facade) readinessLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return // cut short: it says nothing about the stores
 		}
-		redisID = f.noteReplaced(ctx, a.Survey, redisID)
+		seen = f.noteReplaced(ctx, a.Survey, seen)
 		f.assessed.Store(&a)
 		say("forward", a.Forward)
 		say("back", a.Back)
 	})
 }
 
+// seenRedis is which Redis was seen last, and the newest clean verification then.
+type seenRedis struct {
+	id    string
+	clean time.Time
+}
+
 // noteReplaced records that Redis is another one than was seen before: a clean
 // verification counts no more, also when the first one comes back, as after a
-// failover and back. It returns which one is known now.
-func (f *Facade) noteReplaced(ctx context.Context, s Survey, was string) string {
-	was = cmp.Or(was, s.Clean.RedisID)
-	if s.RedisErr != nil || s.MySQLErr != nil || s.RedisID == was {
+// failover and back. One that was verified since is not news.
+func (f *Facade) noteReplaced(ctx context.Context, s Survey, was seenRedis) seenRedis {
+	if s.RedisErr != nil || s.MySQLErr != nil {
 		return was
 	}
-	if was != "" {
-		ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
-		defer cancel()
-		if err := f.mysql.RecordVerified(ctx, holdover.Verified{
-			Pod: f.cfg.Pod, Epoch: s.Agreed.Epoch, RedisID: s.RedisID, By: f.cfg.Instance,
-			Summary: fmt.Sprintf("redis was restarted or replaced (%.16s, before it was %.16s): nothing was compared since", s.RedisID, was),
-		}); err != nil {
-			f.log.Warn("that redis was replaced could not be recorded", "redis", s.RedisID, "before", was, "err", err)
-			return was
-		}
+	before, now := cmp.Or(was.id, s.Clean.RedisID), seenRedis{s.RedisID, s.Clean.At}
+	if before == "" || before == now.id || s.Clean.RedisID == now.id && s.Clean.At.After(was.clean) {
+		return now
 	}
-	return s.RedisID
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
+	defer cancel()
+	if err := f.mysql.RecordVerified(ctx, holdover.Verified{
+		Pod: f.cfg.Pod, Epoch: s.Agreed.Epoch, RedisID: now.id, By: f.cfg.Instance,
+		Summary: fmt.Sprintf("redis was restarted or replaced (%.16s, before it was %.16s): nothing was compared since", now.id, before),
+	}); err != nil {
+		f.log.Warn("that redis was replaced could not be recorded", "redis", now.id, "before", before, "err", err)
+		return was
+	}
+	return now
 }
 
 // Texts puts reasons into one line.

@@ -33,6 +33,9 @@ func (f *Facade) RetireDestroyed(ctx context.Context, from holdover.Fence, by, r
 // more: one that was answered "pending" while MySQL was silent would be lost.
 // Where Redis is gone with its marks they are lost with it.
 func (f *Facade) FinishClaims(ctx context.Context) (applied int, err error) {
+	if err := f.closeLate(ctx); err != nil {
+		return 0, err
+	}
 	if err := f.finishLowerings(ctx); err != nil {
 		return 0, fmt.Errorf("pod %s: run the command again before redis is stopped: %w", f.cfg.Pod, err)
 	}
@@ -49,6 +52,25 @@ func (f *Facade) FinishClaims(ctx context.Context) (applied int, err error) {
 			return applied, fmt.Errorf("pod %s: %s marked in redis can't be applied: see the log, mend the ledger, and run the command again before redis is stopped", f.cfg.Pod, count(found, "claim"))
 		}
 	}
+}
+
+// closeLate closes a Redis that was taken for destroyed and answers all the same.
+func (f *Facade) closeLate(ctx context.Context) error {
+	m, err := f.mysql.Fence(ctx)
+	if err != nil || m.Stage != holdover.StageMySQLOnly {
+		return err
+	}
+	r, err := f.redis.Fence(ctx)
+	switch {
+	case errors.Is(err, holdover.ErrNoFence):
+		return nil
+	case err != nil:
+		return err
+	case r.Epoch >= m.Epoch:
+		return nil
+	}
+	f.log.Warn("redis was retired as destroyed, and answers with an open fence: it is closed now", "redis", r.String(), "agreed", m.String())
+	return f.redis.CompareAndSetFence(ctx, r.Epoch, m)
 }
 
 // Return takes the pod from mysql-only to mysql, with a Redis that counts as

@@ -85,11 +85,11 @@ func TestRepairCounterWhileBuyersChange(t *testing.T) {
 	}
 }
 
-// TestVerifyWhileBuyersChange: the same at each look of a verification is no
-// difference.
+// TestVerifyWhileBuyersChange: the same at each reading of a verification, at an item
+// that is sold out but for who leaves, is no difference.
 func TestVerifyWhileBuyersChange(t *testing.T) {
 	r := newRepairRig(t, holdover.StageMySQL)
-	here := r.hold(t, 7, 1, inRedis, inMySQL)
+	here := []holdover.Hold{r.hold(t, 7, 1, inRedis, inMySQL), r.hold(t, 7, 1, inRedis, inMySQL)}
 	cfg, _, err := verifyConfig(t.Context(), r.cfg, r.Stores, VerifyOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -97,8 +97,14 @@ func TestVerifyWhileBuyersChange(t *testing.T) {
 	cfg.Rounds, cfg.Tries = 2, 1
 	moving := &movingRedis{RedisRepair: r.Redis}
 	var leave, come func()
-	leave = func() { r.in(t, as(here, holdover.StateReleased), inRedis, inMySQL); moving.after = come }
-	come = func() { here = r.hold(t, 7, 1, inRedis, inMySQL); moving.before = leave }
+	leave = func() {
+		r.in(t, as(here[0], holdover.StateReleased), inRedis, inMySQL)
+		moving.after = come
+	}
+	come = func() {
+		here = append(here[1:], r.hold(t, 7, 1, inRedis, inMySQL))
+		moving.before = leave
+	}
 	// The first listing compares the holds, and each one after it sums them up.
 	moving.after = func() { moving.before = leave }
 	v, err := compare.Verify(t.Context(), moving, r.MySQL, cfg)
@@ -230,6 +236,7 @@ func TestRepairMakesACounterThatTheJournalWaitsFor(t *testing.T) {
 	if n := r.number(t, "SELECT COUNT(*) FROM holdover_unmirrored"); n != 4 {
 		t.Fatalf("%d facts in the journal", n)
 	}
+	r.exec(t, "UPDATE reserved_quantities SET firm = 1")
 	done := r.repair(t, false, false)
 	if len(done.Repairs) != 1 || done.Repairs[0].Kind != compare.DiffCounterMissing || done.Repairs[0].Outcome != compare.RepairDone {
 		t.Errorf("%v", done.Repairs)

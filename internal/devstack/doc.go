@@ -19,8 +19,9 @@
 // stack's own while its server is stopped.
 //
 // Settings are durable ones. MySQL: sync_binlog=1, innodb_flush_log_at_trx_commit=1, binary log in ROW format. Redis:
-// append-only file, appendfsync everysec: a killed redis-server loses nothing that it answered (the kernel has it), a
-// machine that loses power loses up to a second, as in the production setting it stands for.
+// append-only file, appendfsync everysec, as in the production setting it stands for: a machine that loses power loses
+// up to a second, and a killed redis-server what it had put off to write while a slow fsync was under way, up to two
+// seconds. Config.RedisFsync "always" loses nothing that was answered.
 //
 // Start returns when every server has answered a query and has proved to be the one that was started. When the program
 // ends, in whatever way (return, os.Exit, panic, SIGINT, SIGKILL), its servers end and the folder goes: a small shell in a

@@ -1,6 +1,7 @@
 package devstack
 
 import (
+	"cmp"
 	"bufio"
 	"context"
 	"errors"
@@ -29,7 +30,7 @@ func (s *Stack) planRedis(context.Context) (program, error) {
 		dir := filepath.Join(s.dir, "redis-"+pod)
 		s.redis[pod] = &instance{
 			name: "redis-server of " + pod, dir: dir, logPath: dir + ".log", janitor: s.janitor, timeout: s.cfg.StartTimeout,
-			args: func(port int) []string { return redisArgs(dir, port) },
+			args: func(port int) []string { return redisArgs(dir, port, s.cfg.RedisFsync) },
 			ready: func(ctx context.Context, port int) error {
 				return redisReady(ctx, fmt.Sprintf("127.0.0.1:%d", port), dir)
 			},
@@ -39,10 +40,10 @@ func (s *Stack) planRedis(context.Context) (program, error) {
 }
 
 // redisArgs are the settings of the demo and the tests. Everything else is the server's default.
-func redisArgs(dir string, port int) []string {
+func redisArgs(dir string, port int, fsync string) []string {
 	return []string{
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
-		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "",
+		"--appendonly", "yes", "--appendfsync", cmp.Or(fsync, "everysec"), "--save", "",
 		"--databases", strconv.Itoa(RedisDatabases),
 	}
 }

@@ -25,6 +25,9 @@ type Config struct {
 	MySQLDSN string
 	// RedisAddrs has the user's own Redis ("host:port") by pod. Nothing is started for a pod that is in it.
 	RedisAddrs map[string]string
+	// RedisFsync is appendfsync; everysec. Only with always a killed redis-server
+	// keeps all that it answered.
+	RedisFsync string
 	// Keep leaves the folder with all data and logs in place when the stack closes, and says where it is. The servers
 	// stop all the same.
 	Keep bool

@@ -167,11 +167,11 @@ func (c *crowd) persist(ctx context.Context, rng *rand.Rand, call func(context.C
 		if err == nil || !unclear(err) || try == maxTries {
 			return err
 		}
-		pause := 10 + rng.IntN(30*try)
-		if c.s.Linear {
-			pause *= 5 // each try without an answer may take effect at any time: the checker needs few of them
+		pause := time.Duration(10+rng.IntN(30*try)) * time.Millisecond
+		if c.s.Linear { // each try without an answer may take effect at any time: the checker needs few of them
+			pause = max(5*pause, c.s.calm()-time.Since(c.trail.began))
 		}
-		if !wait(ctx, time.Duration(pause)*time.Millisecond) {
+		if !wait(ctx, pause) {
 			return err
 		}
 	}

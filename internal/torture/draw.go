@@ -114,6 +114,16 @@ func (s Schedule) String() string {
 	return b.String()
 }
 
+// calm is when the last fault is over, from the beginning of the traffic.
+func (s Schedule) calm() (at time.Duration) {
+	for _, a := range s.Actions {
+		if a.Fault != "" {
+			at = max(at, a.At+a.For)
+		}
+	}
+	return at
+}
+
 // stockKind is how much the shop of a schedule has.
 type stockKind uint8
 

@@ -56,7 +56,7 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 			err = errors.Join(err, w.close(ctx))
 		}
 	}()
-	if w.stack, err = devstack.Start(ctx, devstack.Config{Pods: []string{podName}, Keep: cfg.Keep, Log: cfg.Verbose}); err != nil {
+	if w.stack, err = devstack.Start(ctx, devstack.Config{Pods: []string{podName}, RedisFsync: "always", Keep: cfg.Keep, Log: cfg.Verbose}); err != nil {
 		return w, err
 	}
 	w.dir = filepath.Join(w.stack.Dir(), "torture")

@@ -11,7 +11,7 @@ import (
 // Redis was only partitioned when somebody said that it is destroyed. It answers
 // again; the instances of the pod, and a retirement that is run again, close it;
 // else a kill while MySQL is silent flips to it.
-func TestBreakRedisThatWasNotDestroyed(t *testing.T) {
+func TestRedisThatWasNotDestroyedIsClosed(t *testing.T) {
 	r := newRig(t, holdover.StageMySQL, 3, still)
 	fence, _ := r.f.Agreed()
 	r.inject(redisOps(), dropped)
