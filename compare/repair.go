@@ -263,6 +263,9 @@ func (r *repairer) planOnlyInRedis(inRedis, inMySQL holdover.Hold) plan {
 		return plan{left: "nobody may have been told of it yet"}
 	case r.truth == holdover.StoreRedis:
 		return r.toMySQL("grant what redis has granted", inRedis, holdover.StateHeld)
+	case inRedis.Firm && inRedis.ExpiresAt.After(time.Now()):
+		// A buyer may have been told, and MySQL have lost it: it is asked for the units.
+		return r.toMySQL("honour a hold that only redis knows", inRedis, holdover.StateHeld)
 	}
 	return plan{store: holdover.StoreRedis, action: "drop a hold that mysql does not know", after: "unknown", do: func(ctx context.Context) error {
 		if done, err := r.redis.Drop(ctx, r.cfg.Fence.Epoch, inRedis); err != nil || !done {

@@ -70,8 +70,13 @@ func (r *repairer) counter(ctx context.Context, key itemKey, found Difference, l
 	case r.truth == holdover.StoreRedis && !r.cfg.Counters:
 		p.left = "redis decides, and somebody else may have sold or brought these units: find out who writes there, then repair with --counters"
 	case missing:
-		p.action, p.after = "make the counter", strconv.FormatInt(l.available-l.held, 10)
-		p.do = r.shift(key, true, 0, l.available-l.held)
+		coming, err := r.coming(ctx, key)
+		if err != nil {
+			return false, err
+		}
+		units := l.available - l.held + coming
+		p.action, p.after = "make the counter", strconv.FormatInt(units, 10)
+		p.do = r.shift(key, true, 0, units)
 	default:
 		p.action, p.after = fmt.Sprintf("move the counter by %+d", -l.off()), strconv.FormatInt(l.counter-l.off(), 10)
 		p.do = r.shift(key, false, l.counter, -l.off())
@@ -85,6 +90,30 @@ func (r *repairer) counter(ctx context.Context, key itemKey, found Difference, l
 		return true, nil
 	}
 	return false, nil
+}
+
+// coming is what the journal's claims of an item will still take out of its counter:
+// those that Redis has no record of, and that the ledger has already.
+func (r *repairer) coming(ctx context.Context, key itemKey) (units int64, err error) {
+	for token, h := range r.v.lag.facts {
+		var n int64
+		for _, l := range h.Part() {
+			if l.Item == key.item {
+				n += l.Quantity
+			}
+		}
+		if h.State != holdover.StateClaimed || h.Shop != key.shop || n == 0 {
+			continue
+		}
+		known, err := r.redis.Lookup(ctx, token)
+		if err != nil {
+			return 0, err
+		}
+		if known.State == holdover.StateNone {
+			units += n
+		}
+	}
+	return units, nil
 }
 
 func (r *repairer) shift(key itemKey, missing bool, from, units int64) func(context.Context) error {

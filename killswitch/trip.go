@@ -142,7 +142,9 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 	case err == nil:
 		if merr == nil { // only noted: every instance does it too
 			_ = t.step("mysql: redis followed", func() error {
-				_, err := ask(s, mctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.cfg.MySQL.NoteFollowed(ctx, to.Epoch) })
+				_, err := ask(s, mctx, func(ctx context.Context) (struct{}, error) {
+					return struct{}{}, s.cfg.MySQL.NoteFollowed(ctx, to.Epoch)
+				})
 				return err
 			})
 		}

@@ -29,7 +29,7 @@ func (verifyCmd) Help() string {
 
 // Run verifies all chosen pods at once; one that can't be verified stops no other.
 func (cmd *verifyCmd) Run(e *env) error {
-	cmd.All = cmd.All || len(cmd.Pod) == 0
+	cmd.All = cmd.All || len(cmd.Pod) == 0 && (!cmd.Repair || cmd.DryRun) // what writes is told where
 	switch {
 	case cmd.Repair && cmd.Store == "mysql":
 		return usage("--repair works on both stores: leave --store out")
@@ -73,7 +73,7 @@ func (cmd *verifyCmd) Run(e *env) error {
 			printVerification(e.stdout, v)
 		}
 	}
-	return cmd.verdict(e, clean, items, results, errors.Join(errs...), "the stores differ, or did not stand still")
+	return cmd.verdict(e, clean, items, results, errors.Join(errs...), "the stores differ, or did not stand still: `holdover status` says what that means now, `holdover verify --repair --dry-run` what would be repaired")
 }
 
 func printVerification(w io.Writer, v compare.Verification) {

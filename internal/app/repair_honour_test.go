@@ -9,8 +9,8 @@ import (
 
 // MySQL failed over and lost its last commits: holds that buyers were told of are in
 // Redis alone. Rule 16: such a hold is honoured, as a vote for units; its claim is.
-// A repair throws it away although MySQL has the units.
-func TestBreakRepairDropsAToldHold(t *testing.T) {
+// A repair asks MySQL for its units.
+func TestRepairHonoursAToldHold(t *testing.T) {
 	r := newRepairRig(t, holdover.StageMySQL)
 	if err := r.Facade.Refresh(t.Context()); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 // Redis is replaced; one instance does not reach it meanwhile. The new one is
 // verified, clean. Then that instance reaches it: it has nothing to say that the
 // verification does not know.
-func TestBreakLateInstanceTakesBackACleanVerification(t *testing.T) {
+func TestLateInstanceTakesNothingBack(t *testing.T) {
 	id := &atomic.Value{}
 	id.Store("A")
 	faulty := new(faults)

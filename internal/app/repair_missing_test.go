@@ -10,7 +10,7 @@ import (
 // The counter of an item is missing; one unit is sold meanwhile, and journaled. The
 // repair makes the counter from a ledger that has the sale already, and then the
 // drain brings the sale.
-func TestBreakCounterMadeBesideAJournaledClaim(t *testing.T) {
+func TestRepairMakesACounterBesideAJournaledClaim(t *testing.T) {
 	r := newRepairRig(t, holdover.StageMySQL)
 	if err := r.Facade.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
