@@ -26,6 +26,7 @@ type Config struct {
 	CallTimeout     time.Duration // longest stay of one call; 2 s
 	MirrorTimeout   time.Duration // longest wait for Redis while MySQL decides; 50 ms
 	GiveBackTimeout time.Duration // for undoing a grant in Redis before answering no; 250 ms
+	UnsureFor       time.Duration // how long a vote without an answer may still run; what it took is given back then; CallTimeout
 	RefreshTimeout  time.Duration // for reading both fences; 500 ms
 	MaxMoves        int           // how many new epochs one call follows; 6
 
@@ -96,6 +97,9 @@ func (c *Config) setDefaults() error {
 			*d.field = d.value
 		}
 	}
+	if c.UnsureFor == 0 {
+		c.UnsureFor = c.CallTimeout
+	}
 	for _, n := range []struct {
 		field *int
 		value int
@@ -156,7 +160,7 @@ func New(cfg Config) (*Facade, error) {
 	f := &Facade{cfg: cfg, redis: containRedis(cfg.Pod, cfg.Redis), mysql: containMySQL(cfg.Pod, cfg.MySQL), log: cfg.Logger.With("pod", cfg.Pod, "instance", cfg.Instance)}
 	f.looks = newLooks()
 	f.unmirrored = newUnmirrored(cfg.UnmirroredMax)
-	f.undos = undos{max: cfg.UnmirroredMax, owed: make(map[undo]struct{})}
+	f.undos = undos{max: cfg.UnmirroredMax, owed: make(map[undo]time.Time)}
 	f.rechecks = make(chan recheck, cfg.RecheckMax)
 	f.late = f.lateClaims()
 	f.lanes = newLanes(cfg.Lanes, cfg.LaneDepth, cfg.LaneTimeout, f.laneFailed)
@@ -225,7 +229,9 @@ type attempt struct {
 	id                     holdover.Attempt
 	token                  holdover.Token
 	began                  time.Time
-	askedRedis, askedMySQL bool            // it may have taken units there
+	askedRedis, askedMySQL bool // it may have taken units there
+	unsureRedis            bool // a vote there had no answer, and may run yet
+	unsureMySQL            bool
 	epoch                  holdover.Epoch  // of its last vote
 	lines                  []holdover.Line // what it asked for last; see place
 	moves                  int

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
+	"time"
 
 	"holdover"
 )
@@ -19,17 +19,26 @@ func (f *Facade) giveBack(ctx context.Context, a *attempt) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.GiveBackTimeout)
 		defer cancel()
 		owed := undo{holdover.StoreRedis, a.token, a.id}
-		if err := f.undo(ctx, owed); err != nil {
-			f.owe(owed)
+		if did, err := f.undo(ctx, owed); err != nil {
+			f.owe(owed, time.Time{})
+		} else if a.unsureRedis && !did {
+			f.owe(owed, time.Now().Add(f.cfg.UnsureFor))
 		}
 	}
 	if a.askedMySQL {
 		owed := undo{holdover.StoreMySQL, a.token, a.id}
+		unsure := a.unsureMySQL
 		f.lanes.add(job{
 			token: a.token, epoch: a.epoch, what: "give back in mysql",
-			run:    func(ctx context.Context) error { return f.undo(ctx, owed) },
-			failed: func(error) { f.owe(owed) },
-			shed:   func() { f.owe(owed) },
+			run: func(ctx context.Context) error {
+				did, err := f.undo(ctx, owed)
+				if err == nil && unsure && !did {
+					f.owe(owed, time.Now().Add(f.cfg.UnsureFor))
+				}
+				return err
+			},
+			failed: func(error) { f.owe(owed, time.Time{}) },
+			shed:   func() { f.owe(owed, time.Time{}) },
 		})
 	}
 }
@@ -42,31 +51,32 @@ type undo struct {
 	attempt holdover.Attempt
 }
 
-func (f *Facade) undo(ctx context.Context, u undo) error {
+func (f *Facade) undo(ctx context.Context, u undo) (did bool, err error) {
 	store := Steps(f.redis)
 	if u.store == holdover.StoreMySQL {
 		store = f.mysql
 	}
-	_, err := store.GiveBack(ctx, u.token, u.attempt)
-	return err
+	return store.GiveBack(ctx, u.token, u.attempt)
 }
 
 // undos remembers give-backs that got no answer, in memory and bounded: over
-// the bound the units come back when the hold's time to live ends.
+// the bound the units come back when the hold's time to live ends. And those that
+// found nothing after a vote without an answer, which may run yet: they are made
+// once more when it has ended, at the time that is noted.
 type undos struct {
 	mu   sync.Mutex
 	max  int
-	owed map[undo]struct{}
+	owed map[undo]time.Time
 }
 
-func (f *Facade) owe(u undo) {
+func (f *Facade) owe(u undo, at time.Time) {
 	f.undos.mu.Lock()
 	defer f.undos.mu.Unlock()
 	if len(f.undos.owed) >= f.undos.max {
 		f.stats.forgotten.Add(1)
 		return
 	}
-	f.undos.owed[u] = struct{}{}
+	f.undos.owed[u] = at
 }
 
 func (u *undos) remove(done undo) {
@@ -79,7 +89,7 @@ func (u *undos) remove(done undo) {
 func (u *undos) forget(store holdover.Store) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.owed, func(o undo, _ struct{}) bool { return o.store == store })
+	maps.DeleteFunc(u.owed, func(o undo, _ time.Time) bool { return o.store == store })
 }
 
 func (u *undos) size() int {
@@ -92,7 +102,13 @@ func (u *undos) size() int {
 // for this pass.
 func (f *Facade) drainUndos(ctx context.Context) error {
 	f.undos.mu.Lock()
-	owed := slices.Collect(maps.Keys(f.undos.owed))
+	var owed []undo
+	now := time.Now()
+	for u, at := range f.undos.owed {
+		if !now.Before(at) {
+			owed = append(owed, u)
+		}
+	}
 	f.undos.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.LaneTimeout)
 	defer cancel()
@@ -102,7 +118,7 @@ func (f *Facade) drainUndos(ctx context.Context) error {
 		if silent[u.store] {
 			continue
 		}
-		err := f.undo(ctx, u)
+		_, err := f.undo(ctx, u)
 		if f.stops(err, "give back in "+u.store.String(), u.token) {
 			silent[u.store] = true
 			errs = append(errs, err)

@@ -193,7 +193,7 @@ func (f *Facade) Ready(ctx context.Context, to holdover.Stage) (Readiness, error
 	}
 	after := f.Survey(ctx)
 	if !clean {
-		r.no("not-verified", 1, "holdover verify --pod "+f.cfg.Pod+" lists them", "the verification found differences: %s", why)
+		r.no("not-verified", 1, "holdover verify --pod "+f.cfg.Pod+" lists them, with --repair --reason TEXT it mends them", "the verification found differences: %s", why)
 		f.judgeOlderHolds(&r, after)
 		return r, nil
 	}
@@ -316,7 +316,7 @@ func (f *Facade) judgeVerified(r *Readiness, s Survey) {
 		r.no("verified-too-old", age.Seconds(), do, "the last clean verification is %s old, more than %s", age.Round(time.Second), f.cfg.VerifiedMaxAge)
 	}
 	if s.Last.At.After(s.Clean.At) && !s.Last.Clean {
-		r.no("not-verified", float64(s.Last.Differences+s.Last.Unsettled), "holdover verify --pod "+f.cfg.Pod+" lists them", "the last verification is not clean: %s", s.Last.Summary)
+		r.no("not-verified", float64(s.Last.Differences+s.Last.Unsettled), "holdover verify --pod "+f.cfg.Pod+" lists them, with --repair --reason TEXT it mends them", "the last verification is not clean: %s", s.Last.Summary)
 	}
 	if s.Agreed.Stage < r.To {
 		f.judgeOlderHolds(r, s)

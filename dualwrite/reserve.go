@@ -153,6 +153,7 @@ func (f *Facade) voteRedis(ctx context.Context, v *view, a *attempt, r holdover.
 	if errors.Is(err, holdover.ErrOutOfStock) && (f.expireDue(ctx, v, f.redis, r) || f.view.Load() != v) {
 		g, err = f.redis.Vote(ctx, a.ticket(v), r)
 	}
+	a.unsureRedis = a.unsureRedis || err != nil && !saidNo(err)
 	if first && saidNo(err) {
 		a.askedRedis = false // it took nothing: there is nothing to give back
 	}
@@ -187,6 +188,7 @@ func (f *Facade) voteMySQL(ctx context.Context, v *view, a *attempt, r holdover.
 			g, err = ask()
 		}
 	}
+	a.unsureMySQL = a.unsureMySQL || err != nil && !saidNo(err)
 	if first && saidNo(err) {
 		a.askedMySQL = false
 	}

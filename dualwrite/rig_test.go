@@ -122,7 +122,7 @@ func newFacade(t *testing.T, s *stores, change ...func(*dualwrite.Config)) *dual
 	cfg := dualwrite.Config{
 		Pod: pod, Instance: "test", Redis: s.redis, MySQL: s.mysql,
 		CallTimeout: 10 * time.Second, MirrorTimeout: 5 * time.Second, LaneTimeout: 10 * time.Second, RefreshTimeout: 5 * time.Second,
-		SweepEvery: time.Hour, DrainEvery: 10 * time.Millisecond, RecheckEvery: 10 * time.Millisecond,
+		UnsureFor: 20 * time.Millisecond, SweepEvery: time.Hour, DrainEvery: 10 * time.Millisecond, RecheckEvery: 10 * time.Millisecond,
 		ReadinessEvery: -1, // tests that count calls must see their own; readiness_test.go turns it on
 		Verify:         func(context.Context) (bool, string, error) { return true, "", nil },
 	}
