@@ -232,6 +232,9 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 			if err == nil || silent(err) {
 				f.observe(o)
 			}
+			if silent(err) {
+				f.remember(v, a.token) // Redis may have ended it all the same: looked up later
+			}
 			reason := "mysql ended and journaled it: redis is away"
 			switch {
 			case errors.Is(err, holdover.ErrUnknownHold):

@@ -272,7 +272,11 @@ func (f *Facade) judgeStores(r *Readiness, s Survey) {
 	if err := s.MySQLErr; errors.Is(err, holdover.ErrNoFence) {
 		r.no("fences-differ", 0, "wait: every instance raises the store that is behind", "mysql has no fence yet, redis is at epoch %d", s.Redis.Epoch)
 	} else if err != nil {
-		r.no("mysql-away", 0, "bring the pod's MySQL back, or run `holdover migrate up`", "mysql does not answer: %v", err)
+		do := "bring the pod's MySQL back"
+		if !holdover.NoAnswer(err) {
+			do += ", or run `holdover migrate up`"
+		}
+		r.no("mysql-away", 0, do, "mysql does not answer: %v", err)
 	}
 	switch err := s.RedisErr; {
 	case errors.Is(err, ErrRedisRetired):

@@ -34,3 +34,28 @@ func TestVoteThatRunsAfterItsGiveBack(t *testing.T) {
 		})
 	}
 }
+
+// TestReleaseThatNobodyAnswered: in mysql Redis ends a hold and its answer is lost;
+// MySQL gives no answer either. The buyer is told that it is not known, and never
+// comes back. MySQL follows all the same.
+func TestReleaseThatNobodyAnswered(t *testing.T) {
+	s := newStores(t)
+	faults := &faults{}
+	f := newFacade(t, s, wrap(faults))
+	reach(t, f, holdover.StageMySQL)
+	shop, token := newShop(), holdover.NewToken()
+	s.load(t, shop, map[[2]int64]int64{{1, 1}: 1})
+	if _, err := f.Reserve(t.Context(), request(shop, token, line(1, 1))); err != nil {
+		t.Fatal(err)
+	}
+	faults.next(redisOps("End"), replyLost)
+	faults.next(mysqlOps("End"), dropped)
+	if _, err := f.Release(t.Context(), shop, token); err == nil {
+		t.Fatal("a release without an answer was told as done")
+	}
+	eventually(t, "mysql follows", func() bool { return s.free(t, shop, 1, 1) == 1 })
+	settle(t, s, f)
+	if n := s.counter(t, shop, 1); n != 1 {
+		t.Errorf("the counter is %d, want 1", n)
+	}
+}

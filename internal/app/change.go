@@ -29,7 +29,7 @@ type Killed struct {
 	Changed
 	killswitch.Tripped
 	// Readiness is what it said of the way back just before: "yes", "no" with its
-	// reasons, or "not known in time" with the store that was too slow.
+	// reasons, or "not known in time" when a store was too slow.
 	Readiness string `json:"readiness"`
 }
 
@@ -74,7 +74,7 @@ func kill(ctx context.Context, s *Stores, look func() dualwrite.Assessment, by, 
 	case before.Back.OK():
 		k.Readiness = "yes"
 	case errors.Is(before.RedisErr, context.DeadlineExceeded), errors.Is(before.MySQLErr, context.DeadlineExceeded):
-		k.Readiness = "not known in time: " + dualwrite.Texts(before.Back.Reasons)
+		k.Readiness = "not known in time: a store was slow to answer, which stops nothing"
 	default:
 		k.Readiness = "no: " + dualwrite.Texts(before.Back.Reasons)
 	}
