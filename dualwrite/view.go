@@ -165,8 +165,11 @@ func (f *Facade) refresh(ctx context.Context) error {
 		followed, err := f.mysql.Followed(ctx)
 		switch {
 		case err == nil && followed >= best.Epoch:
-			f.markRedisAway()
-			f.log.Error("redis has lost its view: it had followed the kill and is at an older epoch, and is not used", "redis", redis.fence.Epoch, "followed", followed, "agreed", best.Epoch)
+			// The kill may have ended between the two readings: Redis is asked again.
+			if again, err := f.redis.Fence(ctx); err != nil || again.Epoch < best.Epoch {
+				f.markRedisAway()
+				f.log.Error("redis has lost its view: it had followed the kill and is at an older epoch, and is not used", "redis", again.Epoch, "followed", followed, "agreed", best.Epoch)
+			}
 		case err == nil:
 			err = f.raiseRedis(ctx, best)
 		}

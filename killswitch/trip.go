@@ -96,8 +96,13 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 			return fmt.Errorf("pod %s: whether its Redis came back with older data can't be read; nothing was changed: %w", s.cfg.Pod, err)
 		}
 		if followed >= m.Epoch {
-			t.From = m
-			return s.older(r, m, "bring back its own data")
+			if r, err = s.redisFence(ctx); err != nil { // the other kill may have ended between the two readings
+				return fmt.Errorf("pod %s: the fence in its Redis can't be read; nothing was changed: %w", s.cfg.Pod, err)
+			}
+			if r.Epoch < m.Epoch {
+				t.From = m
+				return s.older(r, m, "bring back its own data")
+			}
 		}
 	}
 	agreed := larger(r, m)

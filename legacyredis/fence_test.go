@@ -209,15 +209,18 @@ func TestTripGoesOnWithoutACounter(t *testing.T) {
 	}
 }
 
-// A Redis that lost everything can still be tripped, and then sells nothing.
+// A Redis that lost everything can't be tripped: the kill's fence would hide the
+// loss, and MySQL's journal is not all that it lacks.
 func TestTripAfterDataLoss(t *testing.T) {
 	r := newRig(t)
 	token := holdover.NewToken()
-	if err := r.Trip(t.Context(), fence(7, holdover.StageShadow), []holdover.Hold{fact(token, holdover.StateHeld, line(item, 1))}); err != nil {
-		t.Fatal(err)
+	err := r.Trip(t.Context(), fence(7, holdover.StageShadow), []holdover.Hold{fact(token, holdover.StateHeld, line(item, 1))})
+	wantErr(t, "trip", err, holdover.ErrNoFence)
+	if n := r.raw.DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("the refused trip wrote %d keys", n)
 	}
-	_, err := r.Vote(t.Context(), holdover.Ticket{Epoch: 7}, request(holdover.NewToken(), line(item, 1)))
-	wantErr(t, "vote", err, holdover.ErrNotLoaded)
+	_, err = r.Vote(t.Context(), holdover.Ticket{Epoch: 7}, request(holdover.NewToken(), line(item, 1)))
+	wantErr(t, "vote", err, holdover.ErrNoFence)
 }
 
 func TestTripCarriesALongJournal(t *testing.T) {
