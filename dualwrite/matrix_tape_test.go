@@ -193,7 +193,7 @@ func newInstance(t *testing.T, s *stores, stage holdover.Stage) *instance {
 	cfg := dualwrite.Config{
 		Pod: pod, Instance: "traced",
 		Redis: &tapedRedis{&faultyRedis{s.redis, i.faults}}, MySQL: &tapedMySQL{&faultyMySQL{s.mysql, i.faults}},
-		CallTimeout: 10 * time.Second, MirrorTimeout: 10 * time.Second, LaneTimeout: 10 * time.Second, RefreshTimeout: 10 * time.Second,
+		CallTimeout: 10 * time.Second, UnsureFor: 10 * time.Millisecond, MirrorTimeout: 10 * time.Second, LaneTimeout: 10 * time.Second, RefreshTimeout: 10 * time.Second,
 		GiveBackTimeout: 10 * time.Second, Lanes: 1,
 		SweepEvery: time.Hour, DrainEvery: time.Hour, RecheckEvery: time.Hour, ReaperGrace: 24 * time.Hour, ClaimAge: time.Millisecond,
 	}
