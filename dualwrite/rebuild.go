@@ -205,9 +205,21 @@ func (r *rebuild) finishClaims(ctx context.Context) error {
 			}
 		}
 		if len(marked) < limit {
-			return nil
+			return listedAll(len(marked), "claims that are marked")
 		}
 	}
+}
+
+// mostListed is how many entries Redis lists at once, whatever it is asked for.
+const mostListed = 1000
+
+// listedAll refuses to go on where a list may have been cut: what it leaves out
+// would be removed unseen.
+func listedAll(n int, what string) error {
+	if n < mostListed {
+		return nil
+	}
+	return fmt.Errorf("redis has %d or more %s, and lists no more at once: nothing was removed", n, what)
 }
 
 // finishLowerings takes to MySQL what Redis gave up for adjustments that are still
@@ -229,7 +241,7 @@ func (f *Facade) finishLowerings(ctx context.Context) error {
 			}
 		}
 		if len(open) < limit {
-			return nil
+			return listedAll(len(open), "adjustments that are open")
 		}
 	}
 }
