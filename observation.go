@@ -101,6 +101,58 @@ type Observation struct {
 	At       time.Time  `json:"at"` // when the call began, the instance's clock; for reading, not for deciding
 	Redis    Answer     `json:"redis"`
 	MySQL    Answer     `json:"mysql"`
+	Marks    Marks      `json:"marks,omitempty"` // what was special about the call
 	Evidence []Evidence `json:"evidence,omitempty"`
-	Reason   string     `json:"reason"` // the decision's reason, as the buyer's answer carries it
+	Proof    *Proof     `json:"proof,omitempty"` // what was read when the evidence was recorded; nil without any
+	Reason   string     `json:"reason"`          // the decision's reason, as the buyer's answer carries it
+}
+
+// Marks say what was special about a call, as far as only the facade knows it:
+// a report says which of them it never saw.
+type Marks uint16
+
+// The marks.
+const (
+	MarkReplayed Marks = 1 << iota // the token was known: the answer is the first one's
+	MarkLate                       // a claim of a hold that had expired
+	MarkPart                       // a claim of a part of the hold
+	MarkChoice                     // a line named several locations
+	MarkSplit                      // a line may be taken from several locations
+	MarkMoved                      // the agreement moved while the call ran
+)
+
+// Has reports whether all of these marks are set.
+func (m Marks) Has(which Marks) bool { return m&which == which }
+
+// Proof is what the facade read when it recorded evidence. An explanation
+// without the proof that its kind needs explains nothing.
+type Proof struct {
+	// EpochBegan and EpochEnded are the agreement's when the call began and when
+	// its last answer came: for epoch-moved.
+	EpochBegan Epoch `json:"epoch_began,omitempty"`
+	EpochEnded Epoch `json:"epoch_ended,omitempty"`
+	// GrantedAt and DualSince are Redis's times of the hold's grant and of the
+	// beginning of dual writing: for pre-shadow.
+	GrantedAt time.Time `json:"granted_at,omitzero"`
+	DualSince time.Time `json:"dual_since,omitzero"`
+	// RedisExpires and MySQLExpires are the hold's expiry as each store has it,
+	// and AnsweredAt when the later answer came: for expiry-between.
+	RedisExpires time.Time `json:"redis_expires,omitzero"`
+	MySQLExpires time.Time `json:"mysql_expires,omitzero"`
+	AnsweredAt   time.Time `json:"answered_at,omitzero"`
+	// Sides is what both stores had of each item of the call, read together
+	// after the difference was seen: for other-locations, pool-short and last-units.
+	Sides []ItemSides `json:"sides,omitempty"`
+	// Overlapping counts the operations on these items that were under way
+	// between the two answers: for last-units.
+	Overlapping int64 `json:"overlapping,omitempty"`
+	// Cause says what was dropped or failed, and why: for mirror-lost.
+	Cause string `json:"cause,omitempty"`
+}
+
+// ItemSides is what both stores have of one item.
+type ItemSides struct {
+	Item  int64   `json:"item_id"`
+	Redis int64   `json:"redis"` // the counter
+	MySQL []Stock `json:"mysql"` // one for each location
 }

@@ -1,0 +1,49 @@
+package holdover
+
+import "time"
+
+// Comparison is what one run of one instance compared in one period, as MySQL
+// keeps it: counts that can be asked for in SQL, and payloads that package
+// compare wrote and reads.
+type Comparison struct {
+	Pod, Instance string
+	Run           string // random, one for each start of a process
+	Seq           uint64 // 1, 2, 3 ... within the run: a number is kept once
+	From, To      time.Time
+	Head          []byte // JSON: everything that is not in Cells and Divergences
+	Cells         []ComparisonCell
+	Divergences   []DivergenceRow // samples; the counts are in Cells
+}
+
+// ComparisonCell is the part of a Comparison in one stage and operation.
+type ComparisonCell struct {
+	Stage                                     Stage
+	Op                                        Op
+	Eligible, Compared, Differed, Unexplained uint64
+	Payload                                   []byte // JSON
+}
+
+// DivergenceRow is one sampled observation.
+type DivergenceRow struct {
+	Place   uint64 // among the observations of its run
+	Kind    string
+	At      time.Time
+	Shop    int64
+	Token   Token
+	Payload []byte // JSON
+}
+
+// SignOff is somebody's decision about a report.
+type SignOff struct {
+	Pod      string    `json:"pod"`
+	Stage    Stage     `json:"stage"` // agreed when it was signed
+	Epoch    Epoch     `json:"epoch"`
+	Digest   string    `json:"digest"`   // of the report's data
+	Verdict  string    `json:"verdict"`  // the report's
+	Decision string    `json:"decision"` // go or no-go
+	As       string    `json:"as"`       // who says so
+	Note     string    `json:"note"`
+	From     time.Time `json:"from"` // the report's period
+	To       time.Time `json:"to"`
+	At       time.Time `json:"at"` // MySQL's clock
+}
