@@ -1,6 +1,9 @@
 package holdover
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Comparison is what one run of one instance compared in one period, as MySQL
 // keeps it: counts that can be asked for in SQL, and payloads that package
@@ -9,10 +12,22 @@ type Comparison struct {
 	Pod, Instance string
 	Run           string // random, one for each start of a process
 	Seq           uint64 // 1, 2, 3 ... within the run: a number is kept once
+	Lost          uint64 // those of the run just before this one that will never come
 	From, To      time.Time
 	Head          []byte // JSON: everything that is not in Cells and Divergences
 	Cells         []ComparisonCell
 	Divergences   []DivergenceRow // samples; the counts are in Cells
+}
+
+// SequenceError is the refusal of a Comparison that is not its run's next.
+type SequenceError struct {
+	Run  string
+	Last uint64 // the newest that is kept; zero: none
+	Seq  uint64 // the one that was refused
+}
+
+func (e *SequenceError) Error() string {
+	return fmt.Sprintf("rollup %d of run %s comes after %d: send those between first, or say that they are lost", e.Seq, e.Run, e.Last)
 }
 
 // ComparisonCell is the part of a Comparison in one stage and operation.

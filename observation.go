@@ -155,4 +155,7 @@ type ItemSides struct {
 	Item  int64   `json:"item_id"`
 	Redis int64   `json:"redis"` // the counter
 	MySQL []Stock `json:"mysql"` // one for each location
+	// Owed is the units of holds that Redis granted and MySQL could not place: by
+	// so much MySQL has more than Redis.
+	Owed int64 `json:"owed,omitempty"`
 }

@@ -86,7 +86,8 @@ type Instance struct {
 	Epoch Epoch         `json:"epoch"`
 	Seen  time.Time     `json:"seen"` // last heartbeat, Redis's clock
 	Age   time.Duration `json:"age_ns"`
-	Busy  int64         `json:"busy"` // mirror work in its lanes, unmirrored tokens and debts in its memory
+	Busy  int64         `json:"busy"`  // mirror work in its lanes, unmirrored tokens and debts in its memory
+	Debts int64         `json:"debts"` // of them: units that MySQL does not have, which is no lag
 }
 
 // Journaled is one row of MySQL's list of unmirrored facts: what the buyer was

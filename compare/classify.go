@@ -7,19 +7,20 @@ import (
 	"holdover"
 )
 
-// finding is what one observation means by itself, before any budget. Its
-// text is put together later, and only for observations that are kept.
+// finding is what one observation means. Its text is put together later, and
+// only for observations that are kept.
 type finding struct {
 	kind      Kind
 	direction Direction
 	units     int64
 	compared  bool
 	evidence  holdover.Evidence // what explains it, or the first that was refused
+	lack      lack              // why it was refused
 }
 
 // classify compares the two answers. It reads o and keeps nothing of it.
-func classify(o holdover.Observation, lastUnitWindow int64) finding {
-	if !answered(o.Redis) || !answered(o.MySQL) || o.Op < holdover.OpReserve || o.Op > holdover.OpExtend {
+func classify(o *holdover.Observation, lastUnitWindow int64) finding {
+	if !answered(&o.Redis) || !answered(&o.MySQL) || o.Op < holdover.OpReserve || o.Op > holdover.OpExtend {
 		return finding{kind: KindNotComparable}
 	}
 	f := finding{kind: KindMatch, compared: true}
@@ -43,85 +44,34 @@ func classify(o holdover.Observation, lastUnitWindow int64) finding {
 	}
 	f.kind = KindUnexplained
 	for _, e := range o.Evidence {
-		if k := explains(e, o, lastUnitWindow); k != KindNone {
-			f.kind, f.evidence = k, e
+		k, lacks := explains(e, o, lastUnitWindow)
+		if k != KindNone {
+			f.kind, f.evidence, f.lack = k, e, lackNothing
 			break
 		}
 		if f.evidence == 0 {
-			f.evidence = e
+			f.evidence, f.lack = e, lacks
 		}
 	}
 	return f
 }
 
-// explains returns the kind that evidence e makes of the difference in o, or
-// KindNone when e cannot be the cause of a difference of this shape.
-func explains(e holdover.Evidence, o holdover.Observation, lastUnitWindow int64) Kind {
-	redisOnly := o.Redis.Outcome == holdover.OutcomeGranted && o.MySQL.Outcome == holdover.OutcomeRefused
-	differs := o.Redis.Outcome != o.MySQL.Outcome
-	switch e {
-	case holdover.EvidenceEpochMoved:
-		return KindStraddledFlip
-	case holdover.EvidenceMirrorLost:
-		return KindMirrorLost
-	case holdover.EvidencePreShadow:
-		// MySQL is the store that never heard of such a hold: it can't be the
-		// one that says yes while Redis says no.
-		if redisOnly || !differs {
-			return KindPreShadow
-		}
-	case holdover.EvidenceOtherLocations:
-		if o.Op == holdover.OpReserve && redisOnly {
-			return KindLocation
-		}
-	case holdover.EvidencePoolShort:
-		if o.Op == holdover.OpReserve && redisOnly {
-			return KindPoolShort
-		}
-	case holdover.EvidenceLastUnits:
-		if o.Op == holdover.OpReserve && differs && nearTheEnd(o, lastUnitWindow) {
-			return KindLastUnitRace
-		}
-	case holdover.EvidenceExpiryBetween:
-		return KindExpirySkew
-	}
-	return KindNone
-}
-
-// nearTheEnd checks last-units evidence against what the stores said is left:
-// for one line at least, no store that gives a figure has more than the
-// window beyond the units asked for.
-func nearTheEnd(o holdover.Observation, window int64) bool {
-	if len(o.Redis.Remaining) == 0 && len(o.MySQL.Remaining) == 0 {
-		return true // no figure contradicts it
-	}
-	for i, line := range o.Lines {
-		near := func(a holdover.Answer) bool {
-			return i >= len(a.Remaining) || a.Remaining[i] <= window+line.Quantity
-		}
-		if near(o.Redis) && near(o.MySQL) {
-			return true
-		}
-	}
-	return false
-}
-
-func answered(a holdover.Answer) bool {
+func answered(a *holdover.Answer) bool {
 	return a.Outcome == holdover.OutcomeGranted || a.Outcome == holdover.OutcomeRefused
 }
 
-func truth(o holdover.Observation) holdover.Answer {
+func truth(o *holdover.Observation) *holdover.Answer {
 	if o.Stage.Truth() == holdover.StoreMySQL {
-		return o.MySQL
+		return &o.MySQL
 	}
-	return o.Redis
+	return &o.Redis
 }
 
-func shadow(o holdover.Observation) holdover.Answer {
+func shadow(o *holdover.Observation) *holdover.Answer {
 	if o.Stage.Truth() == holdover.StoreMySQL {
-		return o.Redis
+		return &o.Redis
 	}
-	return o.MySQL
+	return &o.MySQL
 }
 
 // statesDiffer compares states where both are known. Redis's claiming is a
@@ -151,14 +101,14 @@ func unitsOf(lines []holdover.Line) int64 {
 }
 
 // why says in words what made f of o.
-func why(f finding, o holdover.Observation) string {
+func why(f finding, o *holdover.Observation) string {
 	switch {
 	case f.kind == KindNotComparable:
 		s := ""
 		for _, side := range []struct {
 			store  holdover.Store
-			answer holdover.Answer
-		}{{holdover.StoreRedis, o.Redis}, {holdover.StoreMySQL, o.MySQL}} {
+			answer *holdover.Answer
+		}{{holdover.StoreRedis, &o.Redis}, {holdover.StoreMySQL, &o.MySQL}} {
 			if answered(side.answer) {
 				continue
 			}
@@ -172,7 +122,7 @@ func why(f finding, o holdover.Observation) string {
 		}
 		return s
 	case f.kind == KindUnexplained && f.evidence != 0:
-		return fmt.Sprintf("evidence %s does not explain this difference", f.evidence)
+		return fmt.Sprintf("evidence %s explains nothing: %s", f.evidence, f.lack)
 	case f.kind == KindUnexplained:
 		return "no evidence was recorded"
 	case f.kind == KindMatch:

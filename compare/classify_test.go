@@ -14,7 +14,7 @@ const (
 
 // seen builds an observation of three units in pod p.
 func seen(stage holdover.Stage, op holdover.Op, redis, mysql holdover.Outcome, evidence ...holdover.Evidence) holdover.Observation {
-	return holdover.Observation{
+	o := holdover.Observation{
 		Pod: "p", Instance: "i", Epoch: 7, Stage: stage, Op: op, Shop: 1, Token: holdover.NewToken(),
 		Lines:    []holdover.Line{{Item: 1, Group: 1, Quantity: 2}, {Item: 2, Group: 1, Quantity: 1}},
 		At:       time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
@@ -22,6 +22,52 @@ func seen(stage holdover.Stage, op holdover.Op, redis, mysql holdover.Outcome, e
 		MySQL:    holdover.Answer{Outcome: mysql, Latency: 400 * time.Microsecond},
 		Evidence: evidence,
 	}
+	if len(evidence) > 0 {
+		o.Proof = proofOf(evidence...)
+	}
+	return o
+}
+
+// stock is what MySQL has of an item at one location.
+func stock(item, group, free int64) holdover.Stock {
+	return holdover.Stock{Shop: 1, Item: item, Group: group, Available: free}
+}
+
+// proofOf is a proof that fits the evidence, for the lines of seen.
+func proofOf(evidence ...holdover.Evidence) *holdover.Proof {
+	t := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	p := &holdover.Proof{}
+	sides := func(redis int64, stocks ...holdover.Stock) {
+		p.Sides = nil
+		for item := int64(1); item <= 2; item++ {
+			s := holdover.ItemSides{Item: item, Redis: redis}
+			for _, one := range stocks {
+				one.Item = item
+				s.MySQL = append(s.MySQL, one)
+			}
+			p.Sides = append(p.Sides, s)
+		}
+	}
+	for _, e := range evidence {
+		switch e {
+		case holdover.EvidenceEpochMoved:
+			p.EpochBegan, p.EpochEnded = 7, 8
+		case holdover.EvidencePreShadow:
+			p.GrantedAt, p.DualSince = t.Add(-time.Hour), t.Add(-time.Minute)
+		case holdover.EvidenceMirrorLost:
+			p.Cause = "the lane was full"
+		case holdover.EvidenceOtherLocations:
+			sides(9, stock(0, 1, 0), stock(0, 2, 9))
+		case holdover.EvidencePoolShort:
+			sides(9, stock(0, 1, 9))
+		case holdover.EvidenceLastUnits:
+			sides(1, stock(0, 1, 0))
+			p.Overlapping = 1
+		case holdover.EvidenceExpiryBetween:
+			p.RedisExpires, p.MySQLExpires, p.AnsweredAt = t, t.Add(time.Second), t.Add(time.Millisecond)
+		}
+	}
+	return p
 }
 
 func states(o holdover.Observation, redis, mysql holdover.State) holdover.Observation {
@@ -94,14 +140,14 @@ var pairs = []struct {
 func TestClassify(t *testing.T) {
 	for _, tc := range pairs {
 		t.Run(tc.name, func(t *testing.T) {
-			f := classify(tc.obs, 64)
+			f := classify(&tc.obs, 64)
 			if f.kind != tc.kind || f.direction != tc.direction || f.units != tc.units {
 				t.Errorf("got %s %s %d units, want %s %s %d", f.kind, f.direction, f.units, tc.kind, tc.direction, tc.units)
 			}
 			if f.compared == (tc.kind == KindNotComparable) {
 				t.Errorf("compared is %v for %s", f.compared, tc.kind)
 			}
-			if text := why(f, tc.obs); (text == "") != (tc.kind == KindMatch) {
+			if text := why(f, &tc.obs); (text == "") != (tc.kind == KindMatch) {
 				t.Errorf("why is %q for %s", text, tc.kind)
 			}
 		})

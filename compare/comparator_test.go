@@ -64,68 +64,34 @@ func plant(c *Comparator) {
 	}
 }
 
-// sums fails when a report's parts don't add up to its totals.
-func sums(t *testing.T, r Report) {
-	t.Helper()
-	if err := r.check(); err != nil {
-		t.Error(err)
-	}
-	var unanswered uint64
-	for _, u := range r.NotComparable {
-		unanswered += u.Count
-	}
-	if n, _ := r.Count(KindNotComparable); n != unanswered || r.Eligible-r.Compared != n {
-		t.Errorf("%d not comparable, %d by outcome, %d eligible less compared", n, unanswered, r.Eligible-r.Compared)
-	}
-	var differed, divergent, timed uint64
-	for _, o := range r.Operations {
-		differed += o.Differed
-	}
-	for _, k := range r.Kinds {
-		if k.Kind.Divergence() && k.Kind != KindForeignWrite {
-			divergent += k.Count
-		}
-	}
-	for _, l := range r.Latency {
-		timed += l.Pairs
-	}
-	if differed != divergent || timed+r.Untimed != r.Compared {
-		t.Errorf("%d differed by operation, %d by kind; %d pairs and %d untimed of %d compared", differed, divergent, timed, r.Untimed, r.Compared)
-	}
-}
-
-func TestPlantedDivergencesAreInTheReport(t *testing.T) {
+func TestPlantedDivergencesAreCounted(t *testing.T) {
 	c := start(t, Config{})
 	plant(c)
 	c.RecordVerification(Verification{Pod: "p", Items: 1, Count: 1, ForeignWrites: []Tally{foreignWrite(Difference{Units: 2})}})
-	r := c.Report()
-	sums(t, r)
-	want := map[Kind]map[Direction]amount{KindForeignWrite: {DirectionOversell: {1, 2}}}
+	want := map[Tally]amount{{Kind: KindForeignWrite, Direction: DirectionOversell}: {1, 2}}
 	for _, tc := range pairs {
-		if want[tc.kind] == nil {
-			want[tc.kind] = map[Direction]amount{}
-		}
-		a := want[tc.kind][tc.direction]
-		want[tc.kind][tc.direction] = amount{a.count + 1, a.units + tc.units}
+		key := Tally{Kind: tc.kind, Direction: tc.direction}
+		want[key] = amount{want[key].count + 1, want[key].units + tc.units}
 	}
-	got := map[Kind]map[Direction]amount{}
-	for _, k := range r.Kinds {
-		if got[k.Kind] == nil {
-			got[k.Kind] = map[Direction]amount{}
-		}
-		got[k.Kind][k.Direction] = amount{k.Count, k.Units}
+	got := map[Tally]amount{}
+	for _, k := range c.Counts().Kinds {
+		got[Tally{Kind: k.Kind, Direction: k.Direction}] = amount{k.Count, k.Units}
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
 	}
-	if r.Verdict != VerdictNotOK {
-		t.Errorf("verdict %s", r.Verdict)
+	r := c.Total()
+	if err := r.check(); err != nil {
+		t.Error(err)
 	}
 	kinds := map[Kind]bool{}
 	for _, e := range r.Samples {
 		kinds[e.Kind] = true
-		if e.Kind.Divergence() && !strings.Contains(e.Diff, "-") {
-			t.Errorf("sample of %s has no text: %q", e.Kind, e.Diff)
+		if e.Kind.Divergence() && (!strings.Contains(e.Diff, "-") || e.Next == "") {
+			t.Errorf("sample of %s has no text: %q, or no next step: %q", e.Kind, e.Diff, e.Next)
+		}
+		if e.Kind.Explained() && e.Proof == nil {
+			t.Errorf("sample of %s has no proof", e.Kind)
 		}
 	}
 	for _, k := range Kinds() {
@@ -133,103 +99,20 @@ func TestPlantedDivergencesAreInTheReport(t *testing.T) {
 			t.Errorf("no sample of %s", k)
 		}
 	}
-}
 
-func TestNothingComparedIsNoVerdict(t *testing.T) {
-	c := start(t, Config{})
-	if r := c.Report(); r.Verdict != NoVerdict || r.Reasons[0] != "nothing was compared" {
-		t.Errorf("nothing observed: %s %q", r.Verdict, r.Reasons)
-	}
-	c.Observe(seen(holdover.StageRedis, holdover.OpReserve, granted, granted)) // not dual
-	o := seen(holdover.StageShadow, holdover.OpReserve, granted, granted)
-	o.Pod = "q"
-	c.Observe(o)
-	if r := c.Report(); r.Verdict != NoVerdict || r.Eligible != 0 || r.Ignored != 2 {
-		t.Errorf("nothing eligible: %s, %d eligible, %d ignored", r.Verdict, r.Eligible, r.Ignored)
-	}
-	for range 100 {
-		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, holdover.OutcomeError))
-	}
-	if r := c.Report(); r.Verdict != NoVerdict || r.Coverage != 0 || r.Eligible != 100 {
-		t.Errorf("only failures: %s, coverage %v of %d", r.Verdict, r.Coverage, r.Eligible)
-	}
-	for range 100 {
-		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
-	}
-	if r := c.Report(); r.Verdict != NoVerdict || r.Coverage != 0.5 {
-		t.Errorf("half failures: %s, coverage %v", r.Verdict, r.Coverage)
-	}
-	for range 1000 {
-		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
-	}
-	if r := c.Report(); r.Verdict != VerdictOK || len(r.Reasons) != 0 {
-		t.Errorf("mostly matches: %s %q", r.Verdict, r.Reasons)
-	}
-	c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused))
-	if r := c.Report(); r.Verdict != VerdictNotOK {
-		t.Errorf("one unexplained: %s", r.Verdict)
-	}
-}
-
-func TestUncleanVerificationIsNeverOK(t *testing.T) {
-	c := start(t, Config{})
-	c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
-	for _, tc := range []struct {
-		v    Verification
-		want Verdict
-	}{
-		{Verification{Pod: "p", Items: 3, Clean: true}, VerdictOK},
-		{Verification{Pod: "p", Items: 3, Count: 1}, VerdictNotOK},
-		{Verification{Pod: "p", Items: 3, UnsettledCount: 1}, NoVerdict},
-		{Verification{Pod: "p"}, NoVerdict},
-		{Verification{Pod: "p", Items: 3, Clean: true}, VerdictOK},
-	} {
-		c.RecordVerification(tc.v)
-		if r := c.Report(); r.Verdict != tc.want {
-			t.Errorf("%+v: %s %q, want %s", tc.v, r.Verdict, r.Reasons, tc.want)
-		}
-	}
-}
-
-func TestExplanationsHaveABudget(t *testing.T) {
-	c := start(t, Config{
-		Budget:        Budget{Floor: 3},
-		ExplainBudget: map[Kind]Budget{KindLocation: {Floor: 1, Share: 0.5}},
-	})
-	for range 10 {
-		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused, holdover.EvidencePoolShort))
-	}
-	r := c.Report()
-	sums(t, r)
-	if n, units := r.Count(KindPoolShort); n != 3 || units != 9 {
-		t.Errorf("%d explained (%d units), want 3 (9)", n, units)
-	}
-	if n, _ := r.Count(KindUnexplained); n != 7 || r.Verdict != VerdictNotOK {
-		t.Errorf("%d unexplained, verdict %s", n, r.Verdict)
-	}
-	if want := []Tally{{KindPoolShort, DirectionOversell, 7, 21}}; !reflect.DeepEqual(r.OverBudget, want) {
-		t.Errorf("over budget %v, want %v", r.OverBudget, want)
-	}
-	for _, e := range r.Samples {
-		if e.Kind == KindUnexplained && (e.Was != KindPoolShort || e.Why != "explained over budget") {
-			t.Errorf("sample was %s: %q", e.Was, e.Why)
-		}
-	}
-	for range 20 { // a share grows with what is eligible
-		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused, holdover.EvidenceOtherLocations))
-	}
-	if n, _ := c.Counts().Count(KindLocation); n < 14 || n > 16 {
-		t.Errorf("%d explained by locations of 30 eligible at half", n)
+	// What the newest verification found is what there is.
+	c.RecordVerification(Verification{Pod: "p", Items: 1, Clean: true})
+	if n, _ := c.Counts().Count(KindForeignWrite); n != 0 {
+		t.Errorf("%d foreign writes after the repair", n)
 	}
 }
 
 func TestObserveSurvivesPanics(t *testing.T) {
 	sink := &buffer{}
 	c := start(t, Config{Events: sink})
-	real := c.classify
-	c.classify = func(holdover.Observation, int64) finding { panic("broken comparison") }
+	c.cfg.Reserved = func(int64) bool { panic("broken comparison") }
 	c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
-	c.classify = real
+	c.cfg.Reserved = nil
 	c.cfg.SamplesPerKind = 0
 	c.pick = func(uint64) uint64 { panic("broken sampling") }
 	c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, granted))
@@ -241,8 +124,8 @@ func TestObserveSurvivesPanics(t *testing.T) {
 	if bad != 1 || good != 2 || n.Eligible != 3 || n.Panics != 2 {
 		t.Errorf("%d not comparable, %d matches, %d eligible, %d panics; want 1, 2, 3, 2", bad, good, n.Eligible, n.Panics)
 	}
-	if r := c.Report(); r.Verdict != VerdictNotOK {
-		t.Errorf("verdict %s after panics", r.Verdict)
+	if r := c.Total(); r.Panics != 2 || r.check() != nil {
+		t.Errorf("%d panics in the rollup, %v", r.Panics, r.check())
 	}
 }
 
@@ -273,7 +156,7 @@ func TestBadSinkIsCountedAndLoggedOnce(t *testing.T) {
 			t.Errorf("panics %v: Close says %v", panics, err)
 		}
 		n := c.Counts()
-		if n.EventsFailed != 6 || sink.calls != 6 || n.Eligible != 5 { // five events, the last counts
+		if n.EventsFailed != 7 || sink.calls != 7 || n.Eligible != 5 { // five events, the rollup, the last report
 			t.Errorf("panics %v: %d failed, %d calls, %d eligible", panics, n.EventsFailed, sink.calls, n.Eligible)
 		}
 		if got := strings.Count(log.String(), "could not be written"); got != 1 {
@@ -332,7 +215,7 @@ func TestSamplesAreDrawnOverTheWholePeriod(t *testing.T) {
 	for range n {
 		c.Observe(seen(holdover.StageShadow, holdover.OpReserve, granted, refused))
 	}
-	r := c.Report()
+	r := c.Total()
 	late := 0
 	for _, e := range r.Samples {
 		if e.Seq > n/2 {
@@ -356,12 +239,12 @@ func TestTimesAreNotRoundedAway(t *testing.T) {
 	c.Observe(o)
 	o.MySQL.Latency = 0
 	c.Observe(o)
-	r := c.Report()
-	sums(t, r)
-	if len(r.Latency) != 2 || r.Untimed != 1 {
-		t.Fatalf("%d rows, %d untimed; want votes and probes apart, and 1", len(r.Latency), r.Untimed)
+	r := c.Total()
+	times := r.Cells[0].Times
+	if len(times) != 2 || r.Untimed != 1 {
+		t.Fatalf("%d rows, %d untimed; want votes and probes apart, and 1", len(times), r.Untimed)
 	}
-	vote, probe := r.Latency[0], r.Latency[1]
+	vote, probe := times[0], times[1]
 	if vote.Probe || !probe.Probe || vote.Pairs != 1 || probe.Pairs != 1 {
 		t.Errorf("vote %+v\nprobe %+v", vote, probe)
 	}
@@ -383,40 +266,10 @@ func TestDeltaIsOfPairs(t *testing.T) {
 		}
 		c.Observe(o)
 	}
-	d := c.Report().Latency[0].Delta
+	d := c.Total().Cells[0].Times[0].Delta
 	if d.Min != -1000 || d.Max != 1000 || d.P50 < 980 || d.P50 > 1020 || d.P999 < 980 {
 		t.Errorf("delta %+v", d)
 	}
-}
-
-func TestObserveIsSafeForConcurrentUse(t *testing.T) {
-	sink := &buffer{}
-	c := start(t, Config{Events: sink, SnapshotEvery: time.Millisecond, QueueLen: 64})
-	const workers = 8
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for range 20 {
-				plant(c)
-				_ = c.Counts()
-			}
-			_ = c.Report()
-		})
-	}
-	wg.Wait()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r := c.Report()
-	sums(t, r)
-	if want := uint64(workers * 20 * len(pairs)); r.Eligible != want {
-		t.Errorf("%d eligible, want %d", r.Eligible, want)
-	}
-	back, err := ReadEvents(Source{"events", strings.NewReader(sink.String())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, back, r)
 }
 
 func TestObservationMayBeReused(t *testing.T) {
@@ -424,8 +277,10 @@ func TestObservationMayBeReused(t *testing.T) {
 	o := left(seen(holdover.StageShadow, holdover.OpReserve, granted, refused, holdover.EvidencePoolShort), []int64{5}, []int64{0})
 	c.Observe(o)
 	o.Lines[0].Item, o.Evidence[0], o.Redis.Remaining[0] = 99, 0, 99
-	e := c.Report().Samples[0]
-	if e.Lines[0].Item != 1 || e.Evidence[0] != "pool-short" || e.Redis.Remaining[0] != 5 {
+	o.Proof.Sides[0].Redis, o.Proof.Sides[1].MySQL[0].Available = 99, 99
+	e := c.Total().Samples[0]
+	if e.Lines[0].Item != 1 || e.Evidence[0] != "pool-short" || e.Redis.Remaining[0] != 5 ||
+		e.Proof.Sides[0].Redis != 9 || e.Proof.Sides[1].MySQL[0].Available != 9 {
 		t.Errorf("the sample changed with the caller's slices: %+v", e)
 	}
 }
@@ -452,8 +307,9 @@ func TestConfigIsChecked(t *testing.T) {
 		"negative queue": {Pod: "p", QueueLen: -1},
 		"coverage":       {Pod: "p", MinCoverage: 1.5},
 		"accuracy":       {Pod: "p", SketchAccuracy: 0.5},
-		"share":          {Pod: "p", Budget: Budget{Share: 2}},
-		"not a kind":     {Pod: "p", ExplainBudget: map[Kind]Budget{KindUnexplained: {Floor: 1}}},
+		"flushes":        {Pod: "p", FlushEvery: -1},
+		"rollups":        {Pod: "p", RollupEvery: -1},
+		"spool":          {Pod: "p", SpoolMax: -1},
 		"snapshots":      {Pod: "p", SnapshotEvery: -1},
 	} {
 		if _, err := New(cfg); !errors.Is(err, holdover.ErrInvalid) {
@@ -462,7 +318,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-func TestRotatedFilesAreOneReport(t *testing.T) {
+func TestRotatedFilesAreReadTogether(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, Config{Path: filepath.Join(dir, "events.jsonl"), MaxSizeMB: 1, QueueLen: 1 << 16})
 	o := seen(holdover.StageShadow, holdover.OpReserve, granted, refused)
@@ -477,38 +333,9 @@ func TestRotatedFilesAreOneReport(t *testing.T) {
 	if err != nil || len(files) < 2 {
 		t.Fatalf("files %q, %v: want a rotated one", files, err)
 	}
-	back, err := ReadFiles(files...)
-	if err != nil {
-		t.Fatal(err)
+	back, notes, err := ReadRollups(files...)
+	if err != nil || len(notes) > 0 {
+		t.Fatalf("%v, notes %q", err, notes)
 	}
-	same(t, back, c.Report())
-}
-
-func BenchmarkObserve(b *testing.B) {
-	for name, o := range map[string]holdover.Observation{
-		"match":          seen(holdover.StageShadow, holdover.OpReserve, granted, granted),
-		"not-comparable": seen(holdover.StageShadow, holdover.OpReserve, granted, holdover.OutcomeError),
-		"divergence":     seen(holdover.StageShadow, holdover.OpReserve, granted, refused, holdover.EvidencePoolShort),
-	} {
-		b.Run(name, func(b *testing.B) {
-			c := start(b, Config{})
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					c.Observe(o)
-				}
-			})
-		})
-	}
-}
-
-func BenchmarkReport(b *testing.B) {
-	c := start(b, Config{})
-	for range 1000 {
-		plant(c)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = c.Report()
-	}
+	wantSum(t, back, c.Total())
 }

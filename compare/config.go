@@ -12,20 +12,11 @@ import (
 	"holdover"
 )
 
-// Budget bounds how many divergences of one kind evidence may explain: the
-// larger of Floor and Share of the eligible observations so far. Those beyond
-// it count as unexplained.
-type Budget struct {
-	Floor uint64
-	Share float64 // 0.01 is 1 %
-}
+// defaultAccuracy is the relative accuracy of quantiles.
+const defaultAccuracy = 0.01
 
-func (b Budget) allows(already, eligible uint64) bool {
-	return already < max(b.Floor, uint64(b.Share*float64(eligible)))
-}
-
-// defaultBudget is generous at the start, where a share of little is nothing.
-var defaultBudget = Budget{Floor: 100, Share: 0.05}
+// defaultSamples is how many divergences of each kind and direction are shown.
+const defaultSamples = 10
 
 // Config says what to compare and where to write it. Zero fields mean the default.
 type Config struct {
@@ -33,9 +24,24 @@ type Config struct {
 	Pod string
 	// Instance names this process in reports.
 	Instance string
+	// Version of the build, for reports.
+	Version string
+	// ConfigHash is a hash of the configuration, without its secrets, for reports.
+	ConfigHash string
+
+	// Reserved says which shops are for planted divergences only: observations of
+	// them count as Planted and in nothing else. None when nil. It is called in
+	// each Observe, by many goroutines at a time.
+	Reserved func(shop int64) bool
+	// Bypassed says how many dual operations were never handed to Observe so far.
+	// It is asked at each flush; none when nil.
+	Bypassed func() uint64
+	// Connections says how long connections were taken since it was called last;
+	// [ConnectionTimes.Take] does. It is asked when a rollup is closed; none when nil.
+	Connections func() []Connection
 
 	// Events takes the event lines, and is closed by Close. It excludes Path.
-	// With neither, events are only counted and sampled.
+	// With neither, and without a Spool, events are only counted and sampled.
 	Events io.WriteCloser
 	// Path is the event file, rotated by the three fields that follow.
 	Path string
@@ -46,22 +52,31 @@ type Config struct {
 	// MaxAgeDays is how long rotated files are kept; 90.
 	MaxAgeDays int
 
-	// QueueLen is how many events may wait for the writer; 4096. Over it they
-	// are dropped and counted.
+	// Spool is the folder where rollups wait until they are sent to MySQL: one file
+	// for each, and one for the period that is open. It is made when it is missing.
+	// Without one, a process that is killed loses the counts of its open period.
+	Spool string
+	// SpoolMax is how many closed rollups of this pod and instance may wait; 20,160,
+	// two weeks of minutes. Over it the oldest is dropped, and the next one says so.
+	SpoolMax int
+	// RollupEvery is the length of a period; 1 min. Periods begin at its multiples.
+	RollupEvery time.Duration
+	// FlushEvery is how often the open period is rewritten in the spool; 1 s. A
+	// process that is killed loses no more than that.
+	FlushEvery time.Duration
+
+	// QueueLen is how many divergences may wait for the writer; 4096. Over it their
+	// events are dropped and counted.
 	QueueLen int
-	// SnapshotEvery is how often the exact counts are written to the events; 30 s.
+	// SnapshotEvery is how often a report is written to the events; 30 s.
 	SnapshotEvery time.Duration
 	// CloseTimeout is how long Close waits for a sink that hangs; 5 s.
 	CloseTimeout time.Duration
 
-	// SamplesPerKind is how many observations of each kind a report shows,
-	// drawn evenly over the whole period; 10.
+	// SamplesPerKind is how many divergences of each kind and direction a rollup
+	// shows, drawn evenly over the whole period; 10. Of what is no divergence it
+	// shows 2.
 	SamplesPerKind int
-	// Budget is the budget of each kind that ExplainBudget does not name; 100
-	// or 5 % of the eligible observations.
-	Budget Budget
-	// ExplainBudget overrides Budget by kind.
-	ExplainBudget map[Kind]Budget
 	// LastUnitWindow is the most units that may be left, beyond those asked
 	// for, where last-units evidence is believed; 64.
 	LastUnitWindow int64
@@ -79,14 +94,16 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.MaxSizeMB, 100)
 	setDefault(&c.MaxBackups, 10)
 	setDefault(&c.MaxAgeDays, 90)
+	setDefault(&c.SpoolMax, 14*24*60)
+	setDefault(&c.RollupEvery, time.Minute)
+	setDefault(&c.FlushEvery, time.Second)
 	setDefault(&c.QueueLen, 4096)
 	setDefault(&c.SnapshotEvery, 30*time.Second)
 	setDefault(&c.CloseTimeout, 5*time.Second)
-	setDefault(&c.SamplesPerKind, 10)
-	setDefault(&c.Budget, defaultBudget)
+	setDefault(&c.SamplesPerKind, defaultSamples)
 	setDefault(&c.LastUnitWindow, 64)
 	setDefault(&c.MinCoverage, 0.9)
-	setDefault(&c.SketchAccuracy, 0.01)
+	setDefault(&c.SketchAccuracy, defaultAccuracy)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -102,13 +119,15 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	for field, v := range map[string]int{
 		"max_size_mb": c.MaxSizeMB, "max_backups": c.MaxBackups, "max_age_days": c.MaxAgeDays,
-		"queue_len": c.QueueLen, "samples_per_kind": c.SamplesPerKind,
+		"queue_len": c.QueueLen, "samples_per_kind": c.SamplesPerKind, "spool_max": c.SpoolMax,
 	} {
 		if v < 0 {
 			errs = append(errs, bad(field, v, "is negative"))
 		}
 	}
-	for field, v := range map[string]time.Duration{"snapshot_every": c.SnapshotEvery, "close_timeout": c.CloseTimeout} {
+	for field, v := range map[string]time.Duration{
+		"snapshot_every": c.SnapshotEvery, "close_timeout": c.CloseTimeout, "rollup_every": c.RollupEvery, "flush_every": c.FlushEvery,
+	} {
 		if v < 0 {
 			errs = append(errs, bad(field, v, "is negative"))
 		}
@@ -122,21 +141,7 @@ func (c Config) withDefaults() (Config, error) {
 	if !(c.SketchAccuracy >= minAccuracy && c.SketchAccuracy <= maxAccuracy) {
 		errs = append(errs, bad("sketch_accuracy", c.SketchAccuracy, fmt.Sprintf("must be between %v and %v", minAccuracy, maxAccuracy)))
 	}
-	for k, b := range c.ExplainBudget {
-		if !k.Explained() {
-			errs = append(errs, bad("explain_budget", k, "is not a kind that evidence explains"))
-		}
-		errs = append(errs, checkBudget(k.String(), b, bad))
-	}
-	errs = append(errs, checkBudget("budget", c.Budget, bad))
 	return c, errors.Join(errs...)
-}
-
-func checkBudget(field string, b Budget, bad func(string, any, string) error) error {
-	if !(b.Share >= 0 && b.Share <= 1) {
-		return bad(field+" share", b.Share, "must be between 0 and 1")
-	}
-	return nil
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -154,7 +159,7 @@ func (c Config) sink() io.WriteCloser {
 	case c.Path != "":
 		return &timberjack.Logger{
 			Filename: c.Path, MaxSize: c.MaxSizeMB, MaxBackups: c.MaxBackups, MaxAge: c.MaxAgeDays,
-			Compression: "none", // ReadFiles reads lines
+			Compression: "none", // ReadRollups reads lines
 		}
 	default:
 		return nil

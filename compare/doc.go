@@ -1,24 +1,27 @@
-// Package compare turns what both stores said into something a person can
-// sign off on: kinds, exact counts, coverage, paired times, samples, a
-// verdict; and compares the state of both stores under live traffic.
+// Package compare turns what both stores said into exact counts by period that a
+// report is made of, with kinds, proofs, paired times and samples; and compares
+// the state of both stores under live traffic.
 //
 // # Usage
 //
-//	c, err := compare.New(compare.Config{Pod: "eu-1", Instance: "a", Path: "events.jsonl"})
+//	c, err := compare.New(compare.Config{Pod: "eu-1", Instance: "a", Path: "events.jsonl", Spool: "spool"})
 //	facade config: Observe: c.Observe
 //	...
-//	c.Report().WriteText(os.Stdout)
 //	c.Close()
 //
-// [ReadFiles] rebuilds the same report from event files, [Merge] adds up
-// instances and pods, [Verify] compares the state of the stores, [Repair] brings
-// one to where the other is, and [Comparator.RecordVerification] puts its result into the report.
+// Each minute is a [Rollup]: a line in the event file, and a file in the spool
+// that waits until a shipper has sent it ([OpenSpool]). [ReadRollups] reads them
+// from files, [Sum] adds up periods, instances and pods, [Comparator.Total] is
+// the run so far. [Verify] compares the state of the stores, [Repair] brings one to
+// where the other is, and [Comparator.RecordVerification] puts the result into the
+// counts.
 //
 // # Words
 //
 // An observation of a dual stage is eligible. It is compared when both stores
 // granted or refused; when one failed, is unknown or was shed it is not
-// comparable, which is never a mismatch. Coverage is compared over eligible.
+// comparable, which is never a mismatch. Coverage is compared over eligible, with
+// the operations that nobody handed over (bypassed) in the denominator.
 //
 // The direction of a divergence is what the truth of the stage does if the
 // other store is right (in joint Redis counts as the truth):
@@ -35,21 +38,49 @@
 // of the lines. Redis's claiming agrees with held and with claimed in MySQL.
 //
 // A divergence is explained only by evidence that the facade recorded when it
-// happened and that fits its shape (units at other locations can't explain
-// that Redis refused), and only within its kind's budget; otherwise it is
-// unexplained. The first piece of evidence that fits names the kind.
+// happened, that fits its shape (units at other locations can't explain that
+// Redis refused), and whose proof, read at that time, says so:
+//
+//	last-unit-race  both stores' units of each item: one line near its end in both
+//	                and in the answers; and operations in flight, or agreement afterwards
+//	location        the item's units at each location: short at the line's, enough in all
+//	pool-short      the ledger's headroom at the line's location, though MySQL refused
+//	expiry-skew     both expiries, and an answer at or after the earlier one
+//	pre-shadow      the hold's grant, before dual writing began
+//	straddled-flip  the epochs at the begin and at the end, the later one above
+//	mirror-lost     what was lost, and why
+//
+// Without it, it is unexplained, and says which proof is missing. The first piece
+// of evidence that fits names the kind. How many explanations are too many is for
+// the report to say.
+//
+// A stratum is a kind of call or a circumstance ([StratumNames]); a report lists
+// those that never occurred.
 //
 // # Guarantees
 //
 // Counts are exact: moved in Observe itself, whatever happens to the event. An
-// observation is counted once: the kinds but foreign-write add up to eligible.
-// A report made from the events of a closed run equals the live one, because
-// the events carry snapshots of the counts (matches have no event of their
-// own) and one function computes what follows from them. There is no verdict
-// where nothing was compared or coverage is too low, and none is ok while
-// anything is unexplained. Samples are drawn evenly over the period. Times
-// are kept in nanoseconds and shown in microseconds; the delta is mysql minus
-// redis of each pair; probes stand apart from votes.
+// observation is counted once: a cell's kinds and its outcomes each add up to its
+// eligible ones, and a rollup whose parts don't is refused. The rollups of a closed
+// run add up to what it counted, without gaps in their numbers and times. Samples
+// are drawn evenly over a period, and over a sum by what each stands for: the same
+// ones whatever the order. Times are kept in nanoseconds and shown in microseconds;
+// the delta is mysql minus redis of each pair; probes stand apart from votes.
+// Sketches of other parameters are refused.
+//
+// Observations of reserved shops are counted as planted, and in no other figure.
+//
+// A divergence's event carries both answers, their difference, the proof, the
+// operations on its items and token within two seconds of it as far as the newest
+// 4,096 still have them, and a next step. Its line is written a second later, for
+// what comes after it; a sample of a rollup that is closed within that second has
+// less of it.
+//
+// The open period is rewritten in the spool each second: a process that is killed
+// loses no more than that. The next one of its name closes it as torn, unless its
+// lock says that it lives. Files are synced when a period is closed, and not
+// before: a machine that loses its power may lose the open one, which then can't be
+// read, is put aside and counted.
 //
 // A verification calls something a difference only when it saw the same
 // difference again Recheck later, on both sides. An item's counter is read
@@ -73,21 +104,28 @@
 //
 // # Concurrency
 //
-// Everything is safe for concurrent use. One lock covers the counts. One
-// goroutine writes events; Close ends it and waits. Verify runs in its
+// Everything is safe for concurrent use. One lock covers the counts; it is held for
+// the moving of figures and, once a flush, for the swap of one set for another. One
+// goroutine writes events and rollups; Close ends it and waits. Verify runs in its
 // caller's goroutine and holds the live holds of both stores in memory.
+//
+// A spool is one pod's and instance's. Two processes of one name may write and send
+// from one folder: whoever keeps the rollups takes each once by its run and number.
 //
 // # Failure
 //
 // Observe never waits for the sink, and no panic leaves it: a comparison that
 // panics counts as not comparable. A full queue drops the event and counts
-// that; a sink that fails or panics is logged once and counted. A process that
-// is killed leaves a file without its last counts, which the report says.
+// that; a sink or a disk that fails or panics is logged once and counted, and the
+// rollup after one that could not be written says that it is lost. A full spool drops
+// the oldest, and the next one says so. Half a line at the end of a file is a note,
+// any other that can't be read an error with its file and line.
 // Verify returns an error when a store can't be read: nothing was verified.
 //
 // # Testing
 //
 // The package needs no server: it compares values. Tests plant a divergence
-// of each kind and look for it, and verify tables in memory whose traffic is
-// moved between the reads.
+// of each kind and look for it, take each proof away, kill runs by copying what
+// they left on disk, and verify tables in memory whose traffic is moved between the
+// reads.
 package compare

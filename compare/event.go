@@ -17,7 +17,6 @@ import (
 type Event struct {
 	Seq       uint64          `json:"seq"` // place among the eligible observations of its run, from 1
 	Kind      Kind            `json:"kind"`
-	Was       Kind            `json:"was,omitempty"` // the explanation, when its budget was used up
 	Direction Direction       `json:"direction"`
 	Units     int64           `json:"units"`
 	Why       string          `json:"why,omitempty"`
@@ -34,8 +33,12 @@ type Event struct {
 	Lines     []holdover.Line `json:"lines,omitempty"`
 	Redis     Side            `json:"redis"`
 	MySQL     Side            `json:"mysql"`
+	Marks     []string        `json:"marks,omitempty"` // what was special about the call
 	Evidence  []string        `json:"evidence,omitempty"`
+	Proof     *holdover.Proof `json:"proof,omitempty"`  // what was read with the evidence: both stores' state of the items
+	Trace     []Traced        `json:"trace,omitempty"`  // operations around it, of its token or items
 	Reason    string          `json:"reason,omitempty"` // the decision's reason
+	Next      string          `json:"next,omitempty"`   // what to do about it
 }
 
 // Side is one store's answer in an event.
@@ -51,51 +54,115 @@ type Side struct {
 // maxErrText bounds a store's error text in an event.
 const maxErrText = 300
 
-// kept is an observation that was chosen: its event is made once, off the hot
-// path, by whoever needs it first (the writer or a report).
+// kept is an observation that was chosen. Its event is made off the hot path.
 type kept struct {
 	seq  uint64
-	was  Kind
 	find finding
 	obs  holdover.Observation
-	over string // why its budget was used up
+	room room // what obs points to
 
-	once  sync.Once
-	event Event
+	mu    sync.Mutex
+	trace []step // found so far, the nearest first
+	event *Event // once nothing more is added to it
+}
+
+// room is where the slices of a usual observation are copied to: keeping one
+// takes one allocation.
+type room struct {
+	lines     [4]holdover.Line
+	evidence  [2]holdover.Evidence
+	remaining [2][4]int64
+	proof     holdover.Proof
+	sides     [3]holdover.ItemSides
+	stocks    [3][2]holdover.Stock
 }
 
 // keep copies what the caller may reuse.
-func keep(o holdover.Observation) *kept {
-	o.Lines = append([]holdover.Line(nil), o.Lines...)
-	o.Evidence = append([]holdover.Evidence(nil), o.Evidence...)
-	o.Redis.Remaining = append([]int64(nil), o.Redis.Remaining...)
-	o.MySQL.Remaining = append([]int64(nil), o.MySQL.Remaining...)
-	return &kept{obs: o}
+func keep(o *holdover.Observation, seq uint64, f *finding) *kept {
+	k := &kept{seq: seq, find: *f, obs: *o}
+	k.obs.Lines = into(k.room.lines[:], o.Lines)
+	k.obs.Evidence = into(k.room.evidence[:], o.Evidence)
+	k.obs.Redis.Remaining = into(k.room.remaining[0][:], o.Redis.Remaining)
+	k.obs.MySQL.Remaining = into(k.room.remaining[1][:], o.MySQL.Remaining)
+	if o.Proof == nil {
+		return k
+	}
+	p := &k.room.proof
+	*p = *o.Proof
+	p.Sides = into(k.room.sides[:], p.Sides)
+	for i := range p.Sides {
+		stocks := []holdover.Stock(nil)
+		if i < len(k.room.stocks) {
+			stocks = k.room.stocks[i][:]
+		}
+		p.Sides[i].MySQL = into(stocks, p.Sides[i].MySQL)
+	}
+	p.GrantedAt, p.DualSince, p.AnsweredAt = plain(p.GrantedAt), plain(p.DualSince), plain(p.AnsweredAt)
+	p.RedisExpires, p.MySQLExpires = plain(p.RedisExpires), plain(p.MySQLExpires)
+	k.obs.Proof = p
+	return k
 }
 
+// into copies a slice into room that is there, or elsewhere when it is too small.
+func into[T any](room, from []T) []T {
+	if len(from) == 0 {
+		return nil
+	}
+	return append(room[:0], from...)
+}
+
+// look adds what the ring has of the operations around k.
+func (k *kept) look(r *ring) {
+	found := r.around(k.seq, &k.obs)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range found {
+		k.trace = insert(k.trace, &found[i], k.obs.At.UnixNano())
+	}
+}
+
+// settle makes the event that stands from now on.
+func (k *kept) settle(run string) Event {
+	e := k.render(run)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.event = &e
+	return e
+}
+
+// render returns the event, as far as it is known.
 func (k *kept) render(run string) Event {
-	k.once.Do(func() { k.event = k.build(run) })
-	return k.event
-}
-
-func (k *kept) build(run string) Event {
-	o := k.obs
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.event != nil {
+		return *k.event
+	}
+	o := &k.obs
 	e := Event{
-		Seq: k.seq, Kind: k.find.kind, Was: k.was, Direction: k.find.direction, Units: k.find.units,
+		Seq: k.seq, Kind: k.find.kind, Direction: k.find.direction, Units: k.find.units,
 		Why: why(k.find, o), Run: run, Pod: o.Pod, Instance: o.Instance, At: plain(o.At), Epoch: o.Epoch,
 		Stage: o.Stage, Op: o.Op.String(), Shop: o.Shop, Token: o.Token.String(), Lines: o.Lines,
-		Redis: sideOf(o.Redis), MySQL: sideOf(o.MySQL), Reason: strings.ToValidUTF8(o.Reason, "?"),
-	}
-	if k.over != "" {
-		e.Why = k.over
+		Redis: sideOf(o.Redis), MySQL: sideOf(o.MySQL), Marks: markNames(o.Marks), Proof: o.Proof,
+		Reason: strings.ToValidUTF8(o.Reason, "?"),
 	}
 	for _, ev := range o.Evidence {
 		e.Evidence = append(e.Evidence, ev.String())
 	}
 	if e.Kind.Divergence() {
 		e.Diff = explainDiff(e.Redis, e.MySQL)
+		e.Trace = traced(k.trace)
+		e.Next = Next(e.Kind, e.Stage)
 	}
 	return e
+}
+
+func markNames(m holdover.Marks) (names []string) {
+	for i, name := range [...]string{"replayed", "late", "part", "choice", "split", "moved"} {
+		if m.Has(1 << i) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // explainDiff is the text of a mismatch. go-cmp panics on types that it can't

@@ -27,7 +27,7 @@ type EventFile struct {
 // ClaimEventFile finds a file for the events of an instance of a pod in a
 // folder, which must exist: POD.INSTANCE.jsonl, or, while another process of the
 // same name writes to that, POD.INSTANCE.2.jsonl and so on. It is held by a lock
-// on POD.INSTANCE.lock beside it, which ends with the process. [ReadFiles] merges
+// on POD.INSTANCE.lock beside it, which ends with the process. [ReadRollups] reads
 // all of them.
 func ClaimEventFile(folder, pod, instance string) (*EventFile, error) {
 	for n := 1; n <= maxNamesakes; n++ {

@@ -46,9 +46,13 @@ func TestNamesakesWriteFilesOfTheirOwn(t *testing.T) {
 	if err != nil || len(files) != 2 {
 		t.Fatalf("%v %v", files, err)
 	}
-	r, err := compare.ReadFiles(files...)
-	if err != nil || r.Eligible != 2 || len(r.Runs) != 2 {
-		t.Errorf("the report has %d operations of %d runs, %v", r.Eligible, len(r.Runs), err)
+	rollups, notes, err := compare.ReadRollups(files...)
+	if err != nil || len(notes) > 0 {
+		t.Fatalf("%v, notes %q", err, notes)
+	}
+	sum, err := compare.Sum(rollups)
+	if eligible, _, _, _ := sum.Counts(); err != nil || eligible != 2 || len(sum.Runs) != 2 {
+		t.Errorf("%d operations of %d runs, %v", eligible, len(sum.Runs), err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 type Kind uint8
 
 // The kinds. Match and NotComparable are not divergences; the ones between
-// LastUnitRace and MirrorLost are explained by recorded evidence and have a
-// budget; ForeignWrite comes from a verification only.
+// LastUnitRace and MirrorLost are explained by recorded evidence and its proof;
+// a report has a budget for each. ForeignWrite comes from a verification only.
 const (
 	KindNone          Kind = iota
 	KindMatch              // both stores said the same
@@ -24,7 +24,7 @@ const (
 	KindMirrorLost         // the token's mirror work was dropped or failed
 	KindNotComparable      // one side did not answer: it failed, is unknown, or was shed
 	KindForeignWrite       // a counter changed that nobody here changed
-	KindUnexplained        // no evidence explains it, or its budget is used up
+	KindUnexplained        // no evidence with its proof explains it
 	numKinds
 )
 
@@ -52,6 +52,41 @@ func Kinds() []Kind {
 		kinds = append(kinds, k)
 	}
 	return kinds
+}
+
+// Next is what a person does first about a divergence of this kind in this stage.
+func Next(kind Kind, stage holdover.Stage) string {
+	truth := "Redis decided: buyers saw Redis's answer."
+	switch stage {
+	case holdover.StageJoint:
+		truth = "Both had to grant: the buyer was refused if one of them refused."
+	case holdover.StageMySQL:
+		truth = "MySQL decided: buyers saw MySQL's answer."
+	}
+	step := ""
+	switch kind {
+	case KindLastUnitRace:
+		step = "Nothing, while it stays within its budget: buyers met at the last units of an item. Above it, look whether mirrors are late (lane jobs, re-checks)."
+	case KindLocation:
+		step = "Nothing in code: Redis counts an item, MySQL each of its locations. If it is frequent, move stock between the locations, or let the shop's lines name several."
+	case KindPoolShort:
+		step = "Raise the pool's depth for the item, or look why the refill is late: the ledger had the units."
+	case KindExpirySkew:
+		step = "Nothing, while it is rare: the hold's expiry passed between the two answers. If it is frequent, compare the clocks of both stores."
+	case KindPreShadow:
+		step = "Wait until the holds from before dual writing are gone (status counts them) before the next step forward."
+	case KindStraddledFlip:
+		step = "Nothing: the stage moved while the call ran. There is one for each call that was under way at a step, and no more."
+	case KindMirrorLost:
+		step = "Read the cause in its proof, then verify and repair the pod: MySQL lacks what this mirror should have written."
+	case KindForeignWrite:
+		step = "Find who writes the counter without holdover (the verification names the item), stop it, then repair the counter."
+	case KindUnexplained:
+		step = "Do not step forward. Look both stores up by the token, read the trace for another operation on the same item, and verify the pod now; if the stores differ still, repair them by the store that decides."
+	default:
+		return ""
+	}
+	return step + " " + truth
 }
 
 // MarshalText writes the kind by its name.

@@ -3,7 +3,9 @@ package compare
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 
 	"github.com/DataDog/sketches-go/ddsketch"
 	"github.com/DataDog/sketches-go/ddsketch/mapping"
@@ -191,4 +193,40 @@ func (p *paired) add(redisNS, mysqlNS int64) error {
 		p.mysql.add(float64(mysqlNS)/us),
 		p.delta.add(float64(mysqlNS-redisNS)/us),
 	)
+}
+
+// merge takes in another pair's series, which stay as they are.
+func (p *paired) merge(o *paired) error {
+	return errors.Join(p.redis.merge(o.redis), p.mysql.merge(o.mysql), p.delta.merge(o.delta))
+}
+
+func (p *paired) reset() {
+	for _, s := range []*series{p.redis, p.mysql, p.delta} {
+		s.sketch.Clear()
+		s.min, s.max, s.n = 0, 0, 0
+	}
+}
+
+// All returns the sketch's values in microseconds with their counts, from the
+// smallest on. A value is right within the sketch's accuracy.
+func (s *Sketch) All() iter.Seq2[float64, uint64] {
+	return func(yield func(float64, uint64) bool) {
+		m, err := mapping.NewLogarithmicMapping(s.Accuracy)
+		if err != nil {
+			return
+		}
+		for _, b := range slices.Backward(s.Negative) {
+			if !yield(-m.Value(int(b[0])), uint64(b[1])) {
+				return
+			}
+		}
+		if s.Zeros > 0 && !yield(0, s.Zeros) {
+			return
+		}
+		for _, b := range s.Positive {
+			if !yield(m.Value(int(b[0])), uint64(b[1])) {
+				return
+			}
+		}
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"holdover"
 )
@@ -80,7 +79,6 @@ func (m *Report) add(r Report) {
 	m.Verified.Runs += r.Verified.Runs
 	m.Verified.Clean += r.Verified.Clean
 	m.Kinds = addTallies(m.Kinds, r.Kinds)
-	m.OverBudget = addTallies(m.OverBudget, r.OverBudget)
 	for _, o := range r.Operations {
 		m.addOperation(o)
 	}
@@ -115,23 +113,6 @@ func (c *Counts) addUnanswered(u Unanswered) {
 	c.NotComparable = append(slices.Clip(c.NotComparable), u)
 }
 
-func addTallies(into, more []Tally) []Tally {
-	into = slices.Clone(into)
-	for _, t := range more {
-		i := slices.IndexFunc(into, func(x Tally) bool { return x.Kind == t.Kind && x.Direction == t.Direction })
-		if i < 0 {
-			into = append(into, t)
-			continue
-		}
-		into[i].Count += t.Count
-		into[i].Units = addUnits(into[i].Units, t.Units)
-	}
-	slices.SortFunc(into, func(a, b Tally) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Direction, b.Direction))
-	})
-	return into
-}
-
 // mergeSamples keeps of each kind a part of either side as large as its part
 // of all observations of the kind.
 func mergeSamples(a []Event, na Counts, b []Event, nb Counts, keep int) []Event {
@@ -148,6 +129,7 @@ func mergeSamples(a []Event, na Counts, b []Event, nb Counts, keep int) []Event 
 			}
 			return part
 		}
+		keep := capOf(kind, keep)
 		ka, kb := of(a), of(b)
 		if len(ka)+len(kb) > keep {
 			ca, _ := na.Count(kind)
@@ -159,12 +141,6 @@ func mergeSamples(a []Event, na Counts, b []Event, nb Counts, keep int) []Event 
 		out = append(append(out, ka...), kb...)
 	}
 	return out
-}
-
-func sortSamples(events []Event) {
-	slices.SortFunc(events, func(a, b Event) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Run, b.Run), cmp.Compare(a.Seq, b.Seq))
-	})
 }
 
 type latencyKey struct {
@@ -221,43 +197,4 @@ func latencyRows(from map[latencyKey]*paired) []Latency {
 		})
 	}
 	return rows
-}
-
-func opIndex(name string) int {
-	for op := holdover.OpReserve; op <= holdover.OpExtend; op++ {
-		if op.String() == name {
-			return int(op)
-		}
-	}
-	return 0
-}
-
-func union(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// addUnits adds without wrapping around.
-func addUnits(a, b int64) int64 {
-	if b > 0 && a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-// sum computes what follows from the newest verifications.
-func (v *Verified) sum() {
-	v.Differences, v.Unsettled = 0, 0
-	for _, last := range v.Last {
-		v.Differences += last.Count
-		v.Unsettled += last.UnsettledCount
-	}
 }

@@ -3,7 +3,6 @@ package compare
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,16 +13,6 @@ import (
 
 	"holdover"
 )
-
-// maxLine bounds a line of an event file; the largest, a snapshot with all
-// its samples, is well below 1 MB.
-const maxLine = 64 << 20
-
-// Source is an event file to read. The name is for messages.
-type Source struct {
-	Name string
-	R    io.Reader
-}
 
 // ReadFiles rebuilds a report from event files. Give it all files of a run,
 // rotated ones too; the order does not matter.
@@ -96,28 +85,10 @@ func readSource(s Source, runs map[string]*readRun) (note string, err error) {
 	}
 }
 
-// readLine returns the next line; with io.EOF the rest, which has no newline.
-func readLine(in *bufio.Reader) ([]byte, error) {
-	var b []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		b = append(b, part...)
-		if len(b) > maxLine {
-			return nil, fmt.Errorf("the line is longer than %d bytes", maxLine)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return b, err
-		}
-	}
-}
-
 func readOne(b []byte, runs map[string]*readRun) error {
-	var l line
-	if err := json.Unmarshal(b, &l); err != nil {
-		return fmt.Errorf("not an event line: %w", err)
-	}
-	if l.V != lineVersion {
-		return fmt.Errorf("an event line of version %d, this program reads version %d", l.V, lineVersion)
+	l, err := decodeLine(b)
+	if err != nil {
+		return err
 	}
 	of := func(id string) *readRun {
 		if runs[id] == nil {
@@ -135,12 +106,7 @@ func readOne(b []byte, runs map[string]*readRun) error {
 		}
 		of(l.Snapshot.Runs[0]).take(l.Snapshot, l.Final)
 	case l.Event != nil:
-		if l.Event.Run == "" || l.Event.Kind == KindNone {
-			return errors.New("an event without its run or kind")
-		}
 		of(l.Event.Run).later[l.Event.Seq] = *l.Event
-	default:
-		return errors.New("neither an event nor a snapshot")
 	}
 	return nil
 }
@@ -197,9 +163,6 @@ func (r *Report) addEvent(e Event) {
 	}
 	r.addOperation(row)
 	r.Kinds = addTallies(r.Kinds, []Tally{{Kind: e.Kind, Direction: e.Direction, Count: 1, Units: e.Units}})
-	if e.Was != KindNone {
-		r.OverBudget = addTallies(r.OverBudget, []Tally{{Kind: e.Was, Direction: e.Direction, Count: 1, Units: e.Units}})
-	}
 	if !e.At.IsZero() {
 		r.From = earlier(r.From, e.At)
 		if e.At.After(r.To) {

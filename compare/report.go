@@ -18,30 +18,6 @@ const (
 	NoVerdict    Verdict = "no-verdict"
 )
 
-// Tally counts one kind in one direction.
-type Tally struct {
-	Kind      Kind      `json:"kind"`
-	Direction Direction `json:"direction"`
-	Count     uint64    `json:"count"`
-	Units     int64     `json:"units"`
-}
-
-// OperationCount counts one operation in one stage.
-type OperationCount struct {
-	Stage    holdover.Stage `json:"stage"`
-	Op       string         `json:"op"`
-	Eligible uint64         `json:"eligible"`
-	Compared uint64         `json:"compared"`
-	Differed uint64         `json:"differed"`
-}
-
-// Unanswered counts one pair of outcomes that could not be compared.
-type Unanswered struct {
-	Redis string `json:"redis"`
-	MySQL string `json:"mysql"`
-	Count uint64 `json:"count"`
-}
-
 // Latency compares times in one stage and operation. Probes, which read
 // without locking, stand apart from real votes.
 type Latency struct {
@@ -52,63 +28,6 @@ type Latency struct {
 	Redis Quantiles      `json:"redis"`
 	MySQL Quantiles      `json:"mysql"`
 	Delta Quantiles      `json:"delta"` // mysql minus redis, pair by pair: negative when MySQL was faster
-}
-
-// Verified sums up the verifications of a period.
-type Verified struct {
-	Runs        uint64          `json:"runs"`
-	Clean       uint64          `json:"clean"`
-	Last        []*Verification `json:"last,omitempty"` // the newest of each pod
-	Differences uint64          `json:"differences"`    // of the newest ones
-	Unsettled   uint64          `json:"unsettled"`      // of the newest ones
-}
-
-// Counts are the exact figures of a period: every observation is in them,
-// whatever happened to its event.
-type Counts struct {
-	// Eligible is every observation of a dual stage. It is the sum of all
-	// kinds but foreign-write, and of the operations.
-	Eligible uint64 `json:"eligible"`
-	// Compared is how many of them had an answer from both sides.
-	Compared uint64 `json:"compared"`
-	// Ignored is observations outside a dual stage, or of another pod.
-	Ignored uint64 `json:"ignored"`
-	// Kinds has a row for each kind and direction that occurred.
-	Kinds []Tally `json:"kinds,omitempty"`
-	// OverBudget is the part of unexplained that had evidence, by the kind it
-	// would have been.
-	OverBudget []Tally `json:"over_budget,omitempty"`
-	// Operations has a row for each stage and operation that occurred.
-	Operations []OperationCount `json:"operations,omitempty"`
-	// NotComparable splits that kind by what the two sides said.
-	NotComparable []Unanswered `json:"not_comparable,omitempty"`
-	// EventsDropped is events that found the queue full; their counts stand.
-	EventsDropped uint64 `json:"events_dropped"`
-	// EventsFailed is events and snapshots that could not be written.
-	EventsFailed uint64 `json:"events_failed"`
-	// Panics is observations whose comparison panicked; they count as not comparable.
-	Panics uint64 `json:"panics"`
-	// Untimed is compared observations without a time on both sides.
-	Untimed uint64 `json:"untimed"`
-}
-
-// Count adds up one kind over its directions.
-func (c Counts) Count(k Kind) (count uint64, units int64) {
-	for _, t := range c.Kinds {
-		if t.Kind == k {
-			count += t.Count
-			units += t.Units
-		}
-	}
-	return count, units
-}
-
-// Coverage is compared over eligible; zero when nothing was eligible.
-func (c Counts) Coverage() float64 {
-	if c.Eligible == 0 {
-		return 0
-	}
-	return float64(c.Compared) / float64(c.Eligible)
 }
 
 // Report is what a person signs off on, and what a gate asks.
@@ -152,9 +71,6 @@ func (r *Report) judge() {
 	if n, units := r.Count(KindUnexplained); n > 0 {
 		bad = append(bad, fmt.Sprintf("%d unexplained divergences (%d units)", n, units))
 	}
-	for _, t := range r.OverBudget {
-		bad = append(bad, fmt.Sprintf("%d of them had evidence of %s, over its budget", t.Count, t.Kind))
-	}
 	if n, units := r.Count(KindForeignWrite); n > 0 {
 		bad = append(bad, fmt.Sprintf("%d counters changed by foreign writes (%d units)", n, units))
 	}
@@ -196,4 +112,37 @@ func (r Report) Compact() Report {
 		l.Redis.Sketch, l.MySQL.Sketch, l.Delta.Sketch = nil, nil, nil
 	}
 	return r
+}
+
+// Report returns everything seen since New.
+func (c *Comparator) Report() Report {
+	c.folding.Lock()
+	defer c.folding.Unlock()
+	c.fold()
+	t := c.whole
+	c.mu.Lock()
+	verified, foreign := c.verified, c.foreign
+	c.mu.Unlock()
+	verified.Last = slices.Clone(verified.Last)
+	r := Report{
+		Pods: []string{c.cfg.Pod}, Runs: []string{c.run}, Started: c.started, From: plain(t.first), To: plain(t.last),
+		Need: c.cfg.MinCoverage, Keep: c.cfg.SamplesPerKind, Counts: withForeign(t.public(), foreign), Verified: verified,
+	}
+	if c.cfg.Instance != "" {
+		r.Instances = []string{c.cfg.Instance}
+	}
+	total := c.rollup(t, 1, c.started, c.started)
+	r.Samples = total.Samples
+	for _, cell := range total.Cells {
+		for _, times := range cell.Times {
+			r.Latency = append(r.Latency, Latency{cell.Stage, cell.Op, times.Probe, times.Pairs, times.Redis, times.MySQL, times.Delta})
+		}
+	}
+	r.finish()
+	return r
+}
+
+// snapshot writes a report to the event file.
+func (w *writer) snapshot(final bool) error {
+	return w.line(func() line { r := w.c.Report(); return line{Snapshot: &r, Final: final} })
 }

@@ -55,7 +55,8 @@ type Cell struct {
 	Times    []Times        `json:"times,omitempty"`
 }
 
-// OutcomeCount counts one pair of outcomes.
+// OutcomeCount counts one pair of outcomes. None and none: an observation that
+// could not be read.
 type OutcomeCount struct {
 	Redis string `json:"redis"`
 	MySQL string `json:"mysql"`

@@ -43,10 +43,6 @@ func (r Report) WriteText(w io.Writer) error {
 		}
 		return []any{t.Kind, t.Direction, t.Count, rate, t.Units}
 	})
-	table(&b, "over its budget (in unexplained)\tdirection\tcount\tunits", len(r.OverBudget), func(i int) []any {
-		t := r.OverBudget[i]
-		return []any{t.Kind, t.Direction, t.Count, t.Units}
-	})
 	table(&b, "stage\toperation\teligible\tcompared\tcoverage\tdiffered", len(r.Operations), func(i int) []any {
 		o := r.Operations[i]
 		return []any{o.Stage, o.Op, o.Eligible, o.Compared, percent(o.Compared, o.Eligible), o.Differed}

@@ -48,7 +48,7 @@ func (f *Facade) placeInMySQL(ctx context.Context, v *view, a *attempt, r *holdo
 // answer is "try again", until the hold ends. So the lines are planned before the
 // first try, which leaves that to a lost race. The observation has the answers to
 // what was asked last.
-func (f *Facade) placeInBoth(ctx context.Context, v *view, a *attempt, r *holdover.Request, o *holdover.Observation) (holdover.Grant, error) {
+func (f *Facade) placeInBoth(ctx context.Context, v *view, a *attempt, r *holdover.Request, o *record) (holdover.Grant, error) {
 	var inRedis []holdover.Line // what Redis has granted to this attempt
 	decider := f.redis.Lookup   // of the store that answered last
 	vote := func(ctx context.Context, r holdover.Request) (holdover.Grant, error) {
@@ -64,6 +64,8 @@ func (f *Facade) placeInBoth(ctx context.Context, v *view, a *attempt, r *holdov
 			return g, err
 		}
 		inRedis, decider = r.Lines, f.lookupInMySQL(v)
+		f.asked(o, r.Lines)
+		v.noteAge(o, g.Hold)
 		m, err := timed(&o.MySQL, func() (holdover.Grant, error) { return f.voteMySQL(ctx, v, a, r, false) })
 		if err != nil {
 			return m, err

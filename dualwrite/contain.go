@@ -155,6 +155,14 @@ func (c *containedMySQL) End(ctx context.Context, e holdover.Epoch, shop int64, 
 	return contained(c.store, c.pod, "end", token, func() (holdover.Hold, error) { return c.mysql.End(ctx, e, shop, token, how, journal) })
 }
 
+func (c *containedMySQL) Owe(ctx context.Context, h holdover.Hold) error {
+	return containedErr(c.store, c.pod, "note a debt", h.Token, func() error { return c.mysql.Owe(ctx, h) })
+}
+
+func (c *containedMySQL) Owed(ctx context.Context, shop int64, items []int64) (map[int64]int64, error) {
+	return contained(c.store, c.pod, "read debts", holdover.Token{}, func() (map[int64]int64, error) { return c.mysql.Owed(ctx, shop, items) })
+}
+
 func (c *containedMySQL) Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error) {
 	return contained(c.store, c.pod, "probe", holdover.Token{}, func() ([]holdover.Stock, error) { return c.mysql.Probe(ctx, shop, items) })
 }

@@ -14,13 +14,14 @@ func (f *Facade) Claim(ctx context.Context, shop int64, token holdover.Token, li
 	if err := checkNames(shop, token); err != nil {
 		return holdover.Result{Decision: f.decision(f.view.Load(), holdover.StoreNone, "the request is not valid")}, err
 	}
-	res, err := f.claimHold(ctx, shop, token, lines...)
+	res, err := f.claimHold(ctx, shop, token, 0, lines...)
 	return f.late.AfterClaim(ctx, shop, token, lines, res, err)
 }
 
 // claimHold claims a hold that has not ended.
-func (f *Facade) claimHold(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+func (f *Facade) claimHold(ctx context.Context, shop int64, token holdover.Token, marks holdover.Marks, lines ...holdover.Line) (holdover.Result, error) {
 	a := newAttempt(token)
+	a.marks = marks
 	return f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
 		return f.claim(ctx, v, a, shop, lines)
 	})
@@ -52,6 +53,10 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64, par
 		return f.ended(v, holdover.StoreRedis, marked, shop, holdover.StateClaimed, f.redisErr(err), "redis decides whether an end may begin")
 	}
 	o.Lines, o.Redis.State = marked.Part(), marked.State
+	o.repeated(marked.Again)
+	if marked.Claimed != nil {
+		o.Marks |= holdover.MarkPart
+	}
 	v.noteAge(&o, marked)
 	if marked.State.Ended() {
 		marked.Again = true
@@ -70,12 +75,16 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64, par
 	case err != nil: // the mark keeps it: the sweep of any instance applies it when the ledger is back
 		f.observeDual(v, o)
 		f.stats.pending.Add(1)
+		if len(marked.Claimed) > 0 && v.Stage != holdover.StageRedis { // the rest of it is free in Redis
+			f.oweEnd(ctx, v, a.token)
+		}
 		res := f.result(v, holdover.StoreRedis, marked, false, "marked in redis; the ledger did not answer, it is applied when it does")
 		res.Pending = true
 		f.log.Warn("claim is pending", "token", a.token, "err", err)
 		return res, nil
 	case h.State != holdover.StateClaimed: // MySQL has an end record: roll the mark back
 		o.MySQL.Outcome = holdover.OutcomeRefused
+		o.noteExpiry(marked, h)
 		f.observeDual(v, o)
 		f.clearInRedis(v, h)
 		return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, nil, "mysql knows how it ended")
@@ -143,7 +152,7 @@ func (f *Facade) mark(ctx context.Context, v *view, a *attempt, shop int64, part
 // claimWithoutRedis is a claim in mysql when Redis is away or does not know the
 // hold: the ledger, the end record and the journal row in one transaction that
 // reads the fence.
-func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, shop int64, part []holdover.Line, o holdover.Observation, why error) (holdover.Result, error) {
+func (f *Facade) claimWithoutRedis(ctx context.Context, v *view, a *attempt, shop int64, part []holdover.Line, o record, why error) (holdover.Result, error) {
 	h, err := timed(&o.MySQL, func() (holdover.Hold, error) {
 		return waitMySQL(ctx, f, v, "claim", a.token, func(ctx context.Context) (holdover.Hold, error) {
 			return f.mysql.Claim(ctx, v.Epoch, shop, a.token, part, true)
@@ -245,13 +254,18 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 			return h, holdover.StoreMySQL, reason, maybeBegun(why, err)
 		}
 		if holdover.NoAnswer(err) {
-			f.remember(v, a.token) // Redis may have ended it: looked up later
+			f.remember(v, a.token)             // Redis may have ended it: looked up later
+			if how == holdover.StateReleased { // an expiry is tried again, and counts when it is over
+				o.Shop = shop
+				f.observeDual(v, o)
+			}
 		}
 		return h, holdover.StoreRedis, "redis decides whether an end may begin", f.redisErr(err)
 	}
 	if !h.State.Ended() { // an expiry that came too early
 		return h, holdover.StoreRedis, "redis: its time has not passed", nil
 	}
+	o.repeated(h.Again)
 	v.noteAge(&o, h)
 	switch v.Stage {
 	case holdover.StageRedis:
@@ -262,12 +276,15 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 	}
 	known, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, h) })
 	o.MySQL.State = known.State
+	if err == nil {
+		o.noteExpiry(h, known)
+	}
 	if !h.Again || !known.Again {
 		f.observeDual(v, o)
 	}
 	switch {
 	case err != nil: // the end is a fact in Redis already: it follows as unmirrored
-		f.remember(v, a.token)
+		f.oweEnd(ctx, v, a.token)
 		return h, holdover.StoreRedis, "ended in redis, mysql follows: it did not answer", nil
 	case known.State == holdover.StateClaimed:
 		f.clearInRedis(v, known)
@@ -291,6 +308,7 @@ func (f *Facade) endLeftover(v *view, token holdover.Token, shop int64, how hold
 		if err != nil {
 			return err
 		}
+		f.stats.bypassed.Add(1) // it ended, and its caller was told that there is no such hold
 		_, err = f.applyToMySQL(ctx, h)
 		return err
 	}})

@@ -82,6 +82,7 @@ func (f *Facade) extend(ctx context.Context, v *view, a *attempt, x extension) (
 		}
 		return f.extended(v, holdover.StoreRedis, h, f.redisErr(err), "redis decides whether a hold can be extended")
 	}
+	o.repeated(h.Again)
 	v.noteAge(&o, h)
 	switch v.Stage {
 	case holdover.StageRedis:
@@ -97,7 +98,7 @@ func (f *Facade) extend(ctx context.Context, v *view, a *attempt, x extension) (
 	fact := h
 	fact.State = holdover.StateHeld
 	known, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, fact) })
-	extensionSeen(&o, known, err)
+	o.extended(h, known, err)
 	f.observeDual(v, o)
 	switch {
 	case err == nil && known.State == holdover.StateHeld:
@@ -148,7 +149,7 @@ func (f *Facade) confirm(ctx context.Context, v *view, a *attempt, h holdover.Ho
 // extendWithoutRedis is an extension in mysql when Redis is away or does not
 // know the hold: the expiry and the journal row in one transaction that reads
 // the fence.
-func (f *Facade) extendWithoutRedis(ctx context.Context, v *view, a *attempt, x extension, o holdover.Observation, why error) (holdover.Result, error) {
+func (f *Facade) extendWithoutRedis(ctx context.Context, v *view, a *attempt, x extension, o record, why error) (holdover.Result, error) {
 	f.noteSilence(why)
 	h, err := timed(&o.MySQL, func() (holdover.Hold, error) {
 		return waitMySQL(ctx, f, v, "extend", a.token, func(ctx context.Context) (holdover.Hold, error) {
@@ -173,15 +174,11 @@ func (f *Facade) extendWithoutRedis(ctx context.Context, v *view, a *attempt, x 
 }
 
 // mirrorExtension carries the later expiry into MySQL through the token's lane.
-func (f *Facade) mirrorExtension(v *view, o holdover.Observation, h holdover.Hold) {
-	lost := func(outcome holdover.Outcome, text string) {
-		o.MySQL.Outcome, o.MySQL.Err = outcome, text
-		o.Evidence = append(o.Evidence, holdover.EvidenceMirrorLost)
-		f.observe(o)
-		f.remember(v, h.Token)
-	}
+func (f *Facade) mirrorExtension(v *view, o record, h holdover.Hold) {
+	lost := func(outcome holdover.Outcome, err error) { f.mirrorLost(v, o, outcome, err) }
+	o.a.noted.Store(true)
 	f.lanes.add(job{token: h.Token, epoch: v.Epoch, what: "mirror an extension to mysql",
-		shed: func() { lost(holdover.OutcomeShed, "") },
+		shed: func() { lost(holdover.OutcomeShed, nil) },
 		run: func(ctx context.Context) error {
 			fact := h
 			fact.State = holdover.StateHeld
@@ -192,24 +189,27 @@ func (f *Facade) mirrorExtension(v *view, o holdover.Observation, h holdover.Hol
 			case err != nil:
 				return err
 			}
-			extensionSeen(&o, known, err)
+			o.extended(h, known, err)
 			f.observeDual(v, o)
 			return nil
 		},
-		failed: func(err error) { lost(outcomeOf(err), err.Error()) },
+		failed: func(err error) { lost(outcomeOf(err), err) },
 	})
 }
 
-// extensionSeen leaves out of the comparison what says nothing about extending:
+// extended leaves out of the comparison what says nothing about extending:
 // MySQL never had units for the hold (its grant was the difference), or it ended
-// between the two stores.
-func extensionSeen(o *holdover.Observation, known holdover.Hold, err error) {
-	o.MySQL.State = known.State
+// between the two stores. An expiry between the two is a difference.
+func (o *record) extended(redis, mysql holdover.Hold, err error) {
+	o.MySQL.State = mysql.State
 	switch {
 	case isRefusal(err):
 		o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeShed, "mysql has no unit for the hold: "+err.Error()
-	case err == nil && known.State != holdover.StateHeld:
-		o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeShed, "the hold had ended before its extension was mirrored: "+known.State.String()
+	case err == nil && mysql.State != holdover.StateHeld:
+		o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeShed, "the hold had ended before its extension was mirrored: "+mysql.State.String()
+		if o.noteExpiry(redis, mysql) {
+			o.MySQL.Outcome = holdover.OutcomeRefused
+		}
 	}
 }
 

@@ -30,10 +30,11 @@ type Config struct {
 	RefreshTimeout  time.Duration // for reading both fences; 500 ms
 	MaxMoves        int           // how many new epochs one call follows; 6
 
-	Lanes         int           // ordered mirror lanes; 8
-	LaneDepth     int           // work waiting in one lane; 1,024
+	Lanes         int           // ordered mirror lanes; 64, at most 256
+	LaneDepth     int           // work waiting in one lane; 128
 	LaneTimeout   time.Duration // one piece of mirror work; 2 s
 	LaneLag       time.Duration // mirror work older than this holds up a step forward; 2 s
+	MirrorLinger  time.Duration // how long a fact may wait in shadow for others, to share a transaction of MySQL's; none
 	UnmirroredMax int           // tokens and give-backs remembered in memory, each; 100,000
 
 	SweepEvery   time.Duration // expired holds, marked claims; 1 s
@@ -83,7 +84,7 @@ func (c *Config) setDefaults() error {
 	}{
 		{&c.CallTimeout, 2 * time.Second}, {&c.MirrorTimeout, 50 * time.Millisecond},
 		{&c.GiveBackTimeout, 250 * time.Millisecond}, {&c.RefreshTimeout, 500 * time.Millisecond},
-		{&c.LaneTimeout, 2 * time.Second}, {&c.LaneLag, 2 * time.Second}, {&c.SweepEvery, time.Second},
+		{&c.LaneTimeout, 2 * time.Second}, {&c.LaneLag, 2 * time.Second}, {&c.MirrorLinger, 0}, {&c.SweepEvery, time.Second},
 		{&c.ReaperGrace, 5 * time.Second}, {&c.ClaimAge, 2 * time.Second},
 		{&c.DrainEvery, 200 * time.Millisecond}, {&c.AwayFor, 500 * time.Millisecond},
 		{&c.RebuildPause, 0}, {&c.RebuildEnded, 72 * time.Hour},
@@ -104,7 +105,7 @@ func (c *Config) setDefaults() error {
 		field *int
 		value int
 	}{
-		{&c.MaxMoves, 6}, {&c.Lanes, 8}, {&c.LaneDepth, 1024}, {&c.UnmirroredMax, 100_000},
+		{&c.MaxMoves, 6}, {&c.Lanes, 64}, {&c.LaneDepth, 128}, {&c.UnmirroredMax, 100_000},
 		{&c.SweepBatch, 200}, {&c.DrainBatch, 500}, {&c.RecheckTries, 60}, {&c.RecheckMax, 1024},
 	} {
 		if *n.field < 0 {
@@ -147,6 +148,7 @@ type Facade struct {
 	calls      calls // store calls that outlive their caller (rule 8)
 	late       holdover.LateClaims
 	stats      counters
+	touched    touches // for overlapping
 }
 
 var _ holdover.Reserver = (*Facade)(nil)
@@ -164,6 +166,7 @@ func New(cfg Config) (*Facade, error) {
 	f.rechecks = make(chan recheck, cfg.RecheckMax)
 	f.late = f.lateClaims()
 	f.lanes = newLanes(cfg.Lanes, cfg.LaneDepth, cfg.LaneTimeout, f.laneFailed)
+	f.lanes.linger = cfg.MirrorLinger
 	return f, nil
 }
 
@@ -235,6 +238,10 @@ type attempt struct {
 	epoch                  holdover.Epoch  // of its last vote
 	lines                  []holdover.Line // what it asked for last; see place
 	moves                  int
+	first                  holdover.Epoch // at which the call began
+	op                     holdover.Op    // zero: nothing that could be compared
+	marks                  holdover.Marks
+	noted                  atomic.Bool // handed over for comparing
 }
 
 func newAttempt(token holdover.Token) *attempt {
@@ -260,15 +267,23 @@ func (f *Facade) call(ctx context.Context, a *attempt, step func(ctx context.Con
 	// The caller's cancellation must not split a decision; its values stay.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.CallTimeout)
 	defer cancel()
+	a.first = v.Epoch
+	res, last, err := f.turns(ctx, v, a, step)
+	f.notBypassed(last.Stage, a, res.Replayed, err)
+	return res, err
+}
+
+// turns ends with the view of the last one.
+func (f *Facade) turns(ctx context.Context, v *view, a *attempt, step func(ctx context.Context, v *view) (holdover.Result, error)) (holdover.Result, *view, error) {
 	for {
 		res, err := step(ctx, v)
 		if !errors.Is(err, holdover.ErrStale) {
-			return res, err
+			return res, v, err
 		}
 		f.stats.stale.Add(1)
 		a.moves++
 		if a.moves > f.cfg.MaxMoves {
-			return holdover.Result{Decision: f.decision(v, holdover.StoreNone, "the agreement kept moving")},
+			return holdover.Result{Decision: f.decision(v, holdover.StoreNone, "the agreement kept moving")}, v,
 				fmt.Errorf("pod %s, hold %s: %w: the epoch moved %d times during one call: %w", f.cfg.Pod, a.token, holdover.ErrTryAgain, a.moves, err)
 		}
 		if a.moves > 1 { // the first follow-up is at once: that is the kill's case
@@ -276,7 +291,7 @@ func (f *Facade) call(ctx context.Context, a *attempt, step func(ctx context.Con
 		}
 		moved, refreshErr := f.newer(ctx, v, err)
 		if refreshErr != nil {
-			return holdover.Result{Decision: f.decision(v, holdover.StoreNone, "the agreement moved and could not be read")}, refreshErr
+			return holdover.Result{Decision: f.decision(v, holdover.StoreNone, "the agreement moved and could not be read")}, v, refreshErr
 		}
 		v = moved
 	}

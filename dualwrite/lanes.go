@@ -18,6 +18,7 @@ type job struct {
 	run    func(ctx context.Context) error
 	failed func(err error) // after run failed or panicked; nil: only logged
 	shed   func()          // instead of run, when the lane was full; nil: only counted
+	waits  bool            // nobody needs it soon: the store may let it wait for company
 	added  time.Time
 }
 
@@ -27,6 +28,7 @@ type lanes struct {
 	lane    []*lane
 	depth   int
 	timeout time.Duration
+	linger  time.Duration // how long a job that waits may wait for company; zero: it does not
 	failed  func(job, error)
 
 	mu   sync.Mutex // guards the two below and every lane's queue
@@ -135,6 +137,9 @@ func (l *lanes) runOne(ctx context.Context, j job) (err error) {
 			err = fmt.Errorf("panic in mirror work: %v\n%s", p, debug.Stack())
 		}
 	}()
+	if j.waits && l.linger > 0 {
+		ctx = holdover.WithPatience(ctx, &holdover.Patience{For: l.linger})
+	}
 	return j.run(ctx)
 }
 
@@ -143,9 +148,10 @@ func (l *lanes) runOne(ctx context.Context, j job) (err error) {
 func (l *lanes) size(now holdover.Epoch, lag time.Duration) (all, late int, shed int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	at := time.Now()
 	count := func(j *job) {
 		all++
-		if j.epoch < now || time.Since(j.added) > lag {
+		if j.epoch < now || at.Sub(j.added) > lag {
 			late++
 		}
 	}

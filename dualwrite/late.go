@@ -10,7 +10,13 @@ import (
 // that every stage, mirror and journal sees two ordinary operations.
 func (f *Facade) lateClaims() holdover.LateClaims {
 	return holdover.LateClaims{
-		Off: f.cfg.Limits.NoLateClaims, Reserve: f.reserveNormal, Claim: f.claimHold,
+		Off: f.cfg.Limits.NoLateClaims,
+		Reserve: func(ctx context.Context, r holdover.Request) (holdover.Result, error) {
+			return f.reserveNormal(ctx, r, holdover.MarkLate)
+		},
+		Claim: func(ctx context.Context, shop int64, token holdover.Token, lines ...holdover.Line) (holdover.Result, error) {
+			return f.claimHold(ctx, shop, token, holdover.MarkLate, lines...)
+		},
 		Lookup: func(ctx context.Context, token holdover.Token) (h holdover.Hold, err error) {
 			_, err = f.call(ctx, newAttempt(token), func(ctx context.Context, v *view) (holdover.Result, error) {
 				var err error

@@ -3,8 +3,6 @@ package dualwrite
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 	"time"
 
 	"holdover"
@@ -12,27 +10,22 @@ import (
 
 // mirrorGrant carries a grant of Redis's into MySQL through the token's lane:
 // the real pool reserve, with its own answer and its own time.
-func (f *Facade) mirrorGrant(v *view, o holdover.Observation, g holdover.Grant) {
+func (f *Facade) mirrorGrant(v *view, o record, g holdover.Grant) {
 	v.noteAge(&o, g.Hold)
-	lost := func(outcome holdover.Outcome, err error) {
-		o.MySQL.Outcome = outcome
-		if err != nil {
-			o.MySQL.Err = err.Error()
-		}
-		o.Evidence = append(o.Evidence, holdover.EvidenceMirrorLost)
-		f.observe(o)
-		f.remember(v, g.Hold.Token)
-	}
-	f.lanes.add(job{token: g.Hold.Token, epoch: v.Epoch, what: "mirror a grant to mysql",
+	lost := func(outcome holdover.Outcome, err error) { f.mirrorLost(v, o, outcome, err) }
+	o.a.noted.Store(true)
+	f.lanes.add(job{token: g.Hold.Token, epoch: v.Epoch, what: "mirror a grant to mysql", waits: v.Stage == holdover.StageShadow,
 		shed: func() { lost(holdover.OutcomeShed, nil) },
 		run: func(ctx context.Context) error {
 			fact := g.Hold
 			fact.State = holdover.StateHeld
 			h, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, fact) })
+			o.MySQL.Latency -= holdover.PatienceOf(ctx).Waited()
 			switch {
 			case isRefusal(err): // a debt: MySQL has no unit left for it
 				f.keep(v, g.Hold.Token, unmirroredSince{debt: true})
-				f.otherLocations(ctx, &o)
+				f.noteDebt(ctx, g.Hold)
+				f.lookAfterRefusal(ctx, &o)
 				f.settle(v, o)
 				return nil
 			case err != nil:
@@ -41,7 +34,7 @@ func (f *Facade) mirrorGrant(v *view, o holdover.Observation, g holdover.Grant) 
 				o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeShed, "the hold had ended before it was mirrored: "+h.State.String()
 			}
 			o.MySQL.State = h.State
-			f.noteMove(v, &o)
+			o.noteMove(f.view.Load().Epoch)
 			f.observe(o)
 			return nil
 		},
@@ -50,16 +43,14 @@ func (f *Facade) mirrorGrant(v *view, o holdover.Observation, g holdover.Grant) 
 }
 
 // mirrorEnd carries an end that Redis decided into MySQL.
-func (f *Facade) mirrorEnd(v *view, o holdover.Observation, h holdover.Hold) {
-	f.lanes.add(job{token: h.Token, epoch: v.Epoch, what: "mirror an end to mysql",
-		shed: func() {
-			o.MySQL.Outcome = holdover.OutcomeShed
-			o.Evidence = append(o.Evidence, holdover.EvidenceMirrorLost)
-			f.observe(o)
-			f.remember(v, h.Token)
-		},
+func (f *Facade) mirrorEnd(v *view, o record, h holdover.Hold) {
+	lost := func(outcome holdover.Outcome, err error) { f.mirrorLost(v, o, outcome, err) }
+	o.a.noted.Store(true)
+	f.lanes.add(job{token: h.Token, epoch: v.Epoch, what: "mirror an end to mysql", waits: v.Stage == holdover.StageShadow,
+		shed: func() { lost(holdover.OutcomeShed, nil) },
 		run: func(ctx context.Context) error {
 			known, err := timed(&o.MySQL, func() (holdover.Hold, error) { return f.applyToMySQL(ctx, h) })
+			o.MySQL.Latency -= holdover.PatienceOf(ctx).Waited()
 			if err != nil {
 				return err
 			}
@@ -69,17 +60,13 @@ func (f *Facade) mirrorEnd(v *view, o holdover.Observation, h holdover.Hold) {
 				f.log.Error("redis ended a hold that mysql knows as claimed", "token", h.Token, "redis", h.State)
 			}
 			if !h.Again || !known.Again {
-				f.noteMove(v, &o)
+				o.noteExpiry(h, known)
+				o.noteMove(f.view.Load().Epoch)
 				f.observe(o)
 			}
 			return nil
 		},
-		failed: func(err error) {
-			o.MySQL.Outcome, o.MySQL.Err = outcomeOf(err), err.Error()
-			o.Evidence = append(o.Evidence, holdover.EvidenceMirrorLost)
-			f.observe(o)
-			f.remember(v, h.Token)
-		},
+		failed: func(err error) { lost(outcomeOf(err), err) },
 	})
 }
 
@@ -97,112 +84,6 @@ func (f *Facade) keep(v *view, token holdover.Token, e unmirroredSince) {
 	if v.Stage.Dual() && !f.unmirrored.add(token, e) {
 		f.stats.forgotten.Add(1)
 	}
-}
-
-// unmirrored remembers, in memory and bounded, the tokens whose mirror work was
-// dropped or failed while Redis decides. (In mysql it is MySQL's journal.)
-type unmirrored struct {
-	mu     sync.Mutex
-	max    int
-	tokens map[holdover.Token]unmirroredSince
-}
-
-type unmirroredSince struct {
-	since time.Time
-	next  time.Time // not tried before
-	tries int
-	debt  bool
-	// unsure: nobody was told of a grant. While it is tentative in Redis its own
-	// attempt may give it back, and it is no fact that MySQL could be told.
-	unsure  bool
-	version uint64 // counts what happened to the token since it is here
-}
-
-// debtPause is the longest pause between two tries of a debt: units come back
-// when holds end, not when somebody asks more often.
-const debtPause = 5 * time.Second
-
-// again puts off the next try.
-func (u *unmirrored) again(token holdover.Token, debt bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if e, known := u.tokens[token]; known {
-		e.debt = debt
-		e.next = time.Now().Add(min(debtPause, 100*time.Millisecond<<min(e.tries, 10)))
-		e.tries++
-		u.tokens[token] = e
-	}
-}
-
-func newUnmirrored(limit int) *unmirrored {
-	return &unmirrored{max: limit, tokens: make(map[holdover.Token]unmirroredSince)}
-}
-
-func (u *unmirrored) add(token holdover.Token, e unmirroredSince) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	old, known := u.tokens[token]
-	if !known && len(u.tokens) >= u.max {
-		return false
-	}
-	if known {
-		e.unsure = e.unsure && old.unsure // what a buyer was told since is certain
-		e.since, e.next, e.tries, e.version = old.since, old.next, old.tries, old.version+1
-	} else {
-		e.since = time.Now()
-	}
-	u.tokens[token] = e
-	return true
-}
-
-func (u *unmirrored) get(token holdover.Token) unmirroredSince {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.tokens[token]
-}
-
-// remove forgets a token, unless something newer happened to it meanwhile.
-func (u *unmirrored) remove(token holdover.Token, version uint64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.tokens[token].version == version {
-		delete(u.tokens, token)
-	}
-}
-
-func (u *unmirrored) clear() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	clear(u.tokens)
-}
-
-// oldest returns up to n tokens whose next try is due, oldest first.
-func (u *unmirrored) oldest(n int) []holdover.Token {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	all := make([]holdover.Token, 0, len(u.tokens))
-	now := time.Now()
-	for token, e := range u.tokens {
-		if !now.Before(e.next) {
-			all = append(all, token)
-		}
-	}
-	slices.SortFunc(all, func(a, b holdover.Token) int { return u.tokens[a].since.Compare(u.tokens[b].since) })
-	return all[:min(n, len(all))]
-}
-
-func (u *unmirrored) size() (tokens, debts int, oldest time.Duration) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, e := range u.tokens {
-		if e.debt {
-			debts++
-		} else {
-			tokens++
-		}
-		oldest = max(oldest, time.Since(e.since))
-	}
-	return tokens, debts, oldest
 }
 
 // drainLoop carries MySQL's journal into Redis and the unmirrored tokens into
@@ -241,7 +122,8 @@ func (f *Facade) DrainOnce(ctx context.Context) error {
 	if err := f.drainUndos(ctx); err != nil {
 		return err
 	}
-	for _, token := range f.unmirrored.oldest(f.cfg.DrainBatch) {
+	f.followOwed(ctx, 0, nil)
+	for _, token := range f.unmirrored.due(f.cfg.DrainBatch) {
 		err := f.reconcile(ctx, token)
 		if isRefusal(err) {
 			f.unmirrored.again(token, true)
@@ -336,6 +218,9 @@ func (f *Facade) reconcile(ctx context.Context, token holdover.Token) error {
 		// Nothing was granted, or the claim itself writes the ledger.
 	case holdover.StateHeld, holdover.StateReleased, holdover.StateExpired:
 		if _, err := f.applyToMySQL(ctx, h); err != nil {
+			if isRefusal(err) && !e.debt {
+				f.noteDebt(ctx, h)
+			}
 			return err
 		}
 	}
@@ -354,22 +239,6 @@ func every(ctx context.Context, interval time.Duration, step func()) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		}
-	}
-}
-
-// otherLocations records that MySQL has the units, but at other locations of
-// the item: Redis's one counter can't tell.
-func (f *Facade) otherLocations(ctx context.Context, o *holdover.Observation) {
-	stocks, err := f.mysql.Probe(ctx, o.Shop, itemsOf(o.Lines))
-	if err != nil {
-		return
-	}
-	for _, line := range o.Lines {
-		here, all := freeOf(stocks, line)
-		if here < line.Quantity && all >= line.Quantity {
-			o.Evidence = append(o.Evidence, holdover.EvidenceOtherLocations)
-			return
 		}
 	}
 }

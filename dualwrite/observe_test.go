@@ -101,6 +101,9 @@ func TestEachDualOperationIsObservedOnce(t *testing.T) {
 			if !stage.Dual() {
 				steps = nil
 			}
+			if n := r.f.Stats().Bypassed; n != 0 {
+				t.Errorf("%d bypassed", n)
+			}
 			eventually(t, "all is observed", func() bool { rec.mu.Lock(); defer rec.mu.Unlock(); return len(rec.seen) >= len(steps) })
 			rec.mu.Lock()
 			defer rec.mu.Unlock()
@@ -150,6 +153,62 @@ func wantEvidence(t *testing.T, o holdover.Observation, redis, mysql holdover.Ou
 	if o.Redis.Outcome != redis || o.MySQL.Outcome != mysql || !slices.Equal(o.Evidence, want) {
 		t.Errorf("%s in %s: redis %s, mysql %s, evidence %v; want %s, %s, %v", o.Op, o.Stage, o.Redis.Outcome, o.MySQL.Outcome, o.Evidence, redis, mysql, want)
 	}
+	for _, e := range want {
+		if !proves(o, e) {
+			t.Errorf("%s in %s: %s without its proof: %+v", o.Op, o.Stage, e, o.Proof)
+		}
+	}
+}
+
+// proves: what was read when the evidence was recorded bears it out.
+func proves(o holdover.Observation, e holdover.Evidence) bool {
+	p := o.Proof
+	if p == nil {
+		return false
+	}
+	// sides: for every line, or for one, when all is false.
+	sides := func(all bool, ok func(s holdover.ItemSides, l holdover.Line) bool) bool {
+		n := 0
+		for _, l := range o.Lines {
+			for _, s := range p.Sides {
+				if s.Item == l.Item && ok(s, l) {
+					n++
+				}
+			}
+		}
+		return n == len(o.Lines) || n > 0 && !all
+	}
+	free := func(s holdover.ItemSides, group int64) (n int64) {
+		for _, at := range s.MySQL {
+			if group == 0 || at.Group == group {
+				n += at.Free()
+			}
+		}
+		return n
+	}
+	switch e {
+	case holdover.EvidenceEpochMoved:
+		return p.EpochBegan > 0 && p.EpochEnded > p.EpochBegan && o.Marks.Has(holdover.MarkMoved)
+	case holdover.EvidencePreShadow:
+		return !p.GrantedAt.IsZero() && p.GrantedAt.Before(p.DualSince)
+	case holdover.EvidenceMirrorLost:
+		return p.Cause != ""
+	case holdover.EvidenceOtherLocations:
+		return sides(false, func(s holdover.ItemSides, l holdover.Line) bool {
+			return free(s, l.Group) < l.Quantity && free(s, 0) >= l.Quantity
+		})
+	case holdover.EvidencePoolShort:
+		return sides(true, func(s holdover.ItemSides, l holdover.Line) bool { return free(s, l.Group) >= l.Quantity })
+	case holdover.EvidenceLastUnits:
+		return p.Overlapping > 0 || sides(true, func(s holdover.ItemSides, _ holdover.Line) bool { return s.Redis == free(s, 0) })
+	case holdover.EvidenceExpiryBetween:
+		first := p.RedisExpires
+		if p.MySQLExpires.Before(first) {
+			first = p.MySQLExpires
+		}
+		return !first.IsZero() && !p.AnsweredAt.Before(first)
+	}
+	return false
 }
 
 // Mirror work that failed or was dropped is evidence, and no difference.
@@ -265,6 +324,9 @@ func TestLastUnitsIsEvidenceAfterALookAgain(t *testing.T) {
 		if !o.MySQL.Probe {
 			t.Error("not marked as a probe")
 		}
+		if o.Proof == nil || o.Proof.Overlapping != 1 {
+			t.Errorf("the first buyer was under way: %+v", o.Proof)
+		}
 	})
 	t.Run("lasting", func(t *testing.T) {
 		r, rec := observed(t, holdover.StageShadow, 1)
@@ -273,7 +335,23 @@ func TestLastUnitsIsEvidenceAfterALookAgain(t *testing.T) {
 		}
 		q := r.one()
 		wantErr(t, "reserve", reserveOn(r.f, q), holdover.ErrOutOfStock)
-		wantEvidence(t, rec.last(t, q.Token, 1), denied, granted)
+		o := rec.last(t, q.Token, 1)
+		wantEvidence(t, o, denied, granted)
+		if o.Proof == nil || len(o.Proof.Sides) != 1 || o.Proof.Sides[0].Redis != 0 || len(o.Proof.Sides[0].MySQL) != 1 || o.Proof.Sides[0].MySQL[0].Free() != 1 {
+			t.Errorf("nothing to investigate it with: %+v", o.Proof)
+		}
+	})
+	t.Run("lasting, a debt", func(t *testing.T) {
+		r, rec := observed(t, holdover.StageShadow, 0)
+		if err := r.raw.Set(t.Context(), "inventory:"+text(r.shop)+":1", 5, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		q := r.one()
+		wantOK(t, "reserve", reserveOn(r.f, q))
+		wantEvidence(t, rec.last(t, q.Token, 1), granted, denied) // and not that nothing can be said
+		if st := r.f.Stats(); st.Debts != 1 {
+			t.Errorf("%d debts", st.Debts)
+		}
 	})
 	t.Run("lasting, in mysql", func(t *testing.T) {
 		r, rec := observed(t, holdover.StageMySQL, 0)

@@ -68,7 +68,25 @@ type Assessment struct {
 // lost if Redis decided from this moment on, by a step or by the kill switch.
 // A verification that is missing or old is a reason here; a step makes its own.
 func (f *Facade) Assess(ctx context.Context) Assessment {
-	a := Assessment{Survey: f.Survey(ctx)}
+	return f.assess(f.Survey(ctx))
+}
+
+// AssessBefore judges as Assess would have just before a kill, from one look
+// after it: what the kill has changed is put back. It had found the agreement
+// before, and so many facts in MySQL's journal.
+func (f *Facade) AssessBefore(ctx context.Context, before holdover.Fence, journal int) Assessment {
+	s := f.Survey(ctx)
+	s.Agreed, s.Redis, s.MySQL = before, before, before
+	s.Journal, s.RedisBehind = max(s.Journal, int64(journal)), false
+	s.Instances = slices.Clone(s.Instances)
+	for i := range s.Instances {
+		s.Instances[i].Epoch = min(s.Instances[i].Epoch, before.Epoch)
+	}
+	return f.assess(s)
+}
+
+func (f *Facade) assess(s Survey) Assessment {
+	a := Assessment{Survey: s}
 	judge := func(to holdover.Stage) Readiness {
 		r := f.judge(a.Survey, to)
 		if r.To != a.Agreed.Stage && powerMoves(a.Agreed.Stage, to) {

@@ -73,7 +73,10 @@ type Rebuilt struct {
 	Holds int            `json:"holds"` // live
 	Ended int            `json:"ended"` // end records
 	Items int            `json:"items"` // counters
-	Took  time.Duration  `json:"took_ns"`
+	// Marked are claims that the ledger can't take: they stay marked in Redis, and
+	// pending, until that is mended.
+	Marked []holdover.Token `json:"marked,omitempty"`
+	Took   time.Duration    `json:"took_ns"`
 }
 
 // Rebuild fills the pod's Redis from MySQL and ends with the agreed fence in it;
@@ -85,7 +88,7 @@ type Rebuilt struct {
 // the agreed fence), ErrInvalid (another stage), ErrUnavailable.
 func (f *Facade) Rebuild(ctx context.Context, progress func(holds, items int)) (Rebuilt, error) {
 	began := time.Now()
-	r := &rebuild{f: f, owner: f.cfg.Instance + " " + holdover.NewToken().String(), progress: progress, counters: map[itemOf]int64{}}
+	r := &rebuild{f: f, owner: f.cfg.Instance + " " + holdover.NewToken().String(), progress: progress, counters: map[itemOf]int64{}, marked: map[holdover.Token]holdover.Hold{}}
 	if err := r.run(ctx); err != nil {
 		return r.done, fmt.Errorf("pod %s: redis is not rebuilt, and decides nothing until it is: %w", f.cfg.Pod, err)
 	}
@@ -105,6 +108,7 @@ type rebuild struct {
 
 	done     Rebuilt
 	counters map[itemOf]int64 // ledger less live holds
+	marked   map[holdover.Token]holdover.Hold
 	carried  []holdover.Journaled
 }
 
@@ -129,6 +133,9 @@ func (r *rebuild) run(ctx context.Context) error {
 		}
 		return r.fill(ctx, p)
 	}); err != nil {
+		return err
+	}
+	if err := r.fillMarked(ctx); err != nil {
 		return err
 	}
 	if err := r.fillCounters(ctx); err != nil {
@@ -190,36 +197,60 @@ func knowsAll(fence holdover.Fence, followed holdover.Epoch, history []holdover.
 
 // finishClaims applies the claims that are marked in what is about to be removed:
 // somebody may have been told that they are pending. No new mark can come, and
-// MySQL's end records stand against old ones. Redis needs no word of it: the
-// snapshot is later.
+// none goes: facts are refused. One that the ledger can't take stays marked in the
+// rebuilt Redis, for whoever mends it, and does not hold up the others.
 func (r *rebuild) finishClaims(ctx context.Context) error {
+	seen := 0
 	for limit := r.f.cfg.SweepBatch; ; limit *= 2 {
 		marked, err := r.f.redis.Marked(ctx, 0, limit)
 		if err != nil {
 			return err
 		}
-		for _, h := range marked {
-			h.State = holdover.StateClaimed
-			if _, err := r.f.applyToMySQL(ctx, h); err != nil {
-				return fmt.Errorf("a claim that is marked in redis can't be written to the ledger: mend that first, or it is lost: %w", err)
+		for _, h := range marked[min(seen, len(marked)):] {
+			fact := h
+			fact.State = holdover.StateClaimed
+			switch _, err := r.f.applyToMySQL(ctx, fact); {
+			case err == nil:
+			case silent(err), errors.Is(err, holdover.ErrTryAgain):
+				return fmt.Errorf("a claim that is marked in redis is not applied: nothing was removed: %w", err)
+			default:
+				r.f.log.Error("a claim that is marked in redis can't be written to the ledger: it stays marked", "token", h.Token, "err", err)
+				r.marked[h.Token] = h
+				r.done.Marked = append(r.done.Marked, h.Token)
 			}
 		}
-		if len(marked) < limit {
-			return listedAll(len(marked), "claims that are marked")
+		if seen = len(marked); seen < limit {
+			return nil
 		}
 	}
 }
 
-// mostListed is how many entries Redis lists at once, whatever it is asked for.
-const mostListed = 1000
-
-// listedAll refuses to go on where a list may have been cut: what it leaves out
-// would be removed unseen.
-func listedAll(n int, what string) error {
-	if n < mostListed {
-		return nil
+// fillMarked writes what finishClaims could not apply, in place of what the
+// snapshot has of it.
+func (r *rebuild) fillMarked(ctx context.Context) error {
+	for page := range slices.Chunk(r.done.Marked, r.f.cfg.DrainBatch) {
+		holds := make([]holdover.Hold, len(page))
+		for i, token := range page {
+			holds[i] = r.marked[token]
+			for _, l := range holds[i].Part() {
+				if k := (itemOf{holds[i].Shop, l.Item}); r.has(k) {
+					r.counters[k] -= l.Quantity
+				}
+			}
+		}
+		if err := r.f.redis.FillHolds(ctx, r.owner, r.number+1, holds); err != nil {
+			return err
+		}
+		r.number++
+		r.done.Holds += len(holds)
+		r.report()
 	}
-	return fmt.Errorf("redis has %d or more %s, and lists no more at once: nothing was removed", n, what)
+	return nil
+}
+
+func (r *rebuild) has(k itemOf) bool {
+	_, known := r.counters[k]
+	return known
 }
 
 // finishLowerings takes to MySQL what Redis gave up for adjustments that are still
@@ -230,7 +261,8 @@ func (f *Facade) finishLowerings(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, l := range open {
+		for _, l := range open { // again, when they are more: one that was settled meanwhile has moved the others
+
 			_, err := f.mysql.Adjust(ctx, 0, l.Adjustment, holdover.AdjustTerms{Redis: true, Lowered: l.Units, Free: l.Free})
 			switch {
 			case err == nil, errors.Is(err, holdover.ErrAdjustRefused):
@@ -241,7 +273,7 @@ func (f *Facade) finishLowerings(ctx context.Context) error {
 			}
 		}
 		if len(open) < limit {
-			return listedAll(len(open), "adjustments that are open")
+			return nil
 		}
 	}
 }
@@ -272,8 +304,8 @@ func (r *rebuild) fill(ctx context.Context, p holdover.SnapshotPage) error {
 			r.carried = append(r.carried, holdover.Journaled{Hold: holdover.Hold{Token: h.Token}, Version: row.Version})
 		}
 	}
-	if len(p.Holds) > 0 {
-		for _, h := range p.Holds {
+	if holds := slices.DeleteFunc(p.Holds, r.isMarked); len(holds) > 0 {
+		for _, h := range holds {
 			if !h.State.Live() {
 				r.done.Ended++
 				continue
@@ -283,7 +315,7 @@ func (r *rebuild) fill(ctx context.Context, p holdover.SnapshotPage) error {
 				r.counters[itemOf{h.Shop, l.Item}] -= l.Quantity
 			}
 		}
-		if err := r.f.redis.FillHolds(ctx, r.owner, r.number+1, p.Holds); err != nil {
+		if err := r.f.redis.FillHolds(ctx, r.owner, r.number+1, holds); err != nil {
 			return err
 		}
 		r.number++
@@ -296,6 +328,11 @@ func (r *rebuild) fill(ctx context.Context, p holdover.SnapshotPage) error {
 	}
 	r.report()
 	return nil
+}
+
+func (r *rebuild) isMarked(h holdover.Hold) bool {
+	_, marked := r.marked[h.Token]
+	return marked
 }
 
 func (r *rebuild) report() {

@@ -15,13 +15,14 @@ func (f *Facade) Reserve(ctx context.Context, r holdover.Request) (holdover.Resu
 	if err != nil {
 		return holdover.Result{Decision: f.decision(f.view.Load(), holdover.StoreNone, "the request is not valid")}, err
 	}
-	res, err := f.reserveNormal(ctx, r)
+	res, err := f.reserveNormal(ctx, r, 0)
 	return f.late.AfterEnded(ctx, r.Shop, r.Token, res, err)
 }
 
 // reserveNormal answers a normalized request.
-func (f *Facade) reserveNormal(ctx context.Context, r holdover.Request) (holdover.Result, error) {
+func (f *Facade) reserveNormal(ctx context.Context, r holdover.Request, marks holdover.Marks) (holdover.Result, error) {
 	a := newAttempt(r.Token)
+	a.marks = marks
 	res, err := f.call(ctx, a, func(ctx context.Context, v *view) (holdover.Result, error) {
 		return f.reserve(ctx, v, a, r)
 	})
@@ -43,7 +44,8 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 	case holdover.StageShadow: // rule 6: R votes; answer; the fact follows in the lane
 		o := f.observation(v, a, holdover.OpReserve, r)
 		g, err := timed(&o.Redis, func() (holdover.Grant, error) { return f.placeInRedis(ctx, v, a, &r) })
-		o.Lines = r.Lines
+		f.asked(&o, r.Lines)
+		o.repeated(g.Replayed)
 		switch {
 		case err == nil:
 			f.mirrorGrant(v, o, g)
@@ -59,6 +61,7 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 		o := f.observation(v, a, holdover.OpReserve, r)
 		g, err := f.placeInBoth(ctx, v, a, &r, &o)
 		o.Lines = r.Lines
+		o.repeated(g.Replayed)
 		if o.MySQL.Outcome == holdover.OutcomeNone {
 			if isRefusal(err) {
 				f.probeMySQL(v, o, err)
@@ -67,7 +70,10 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 			}
 			return f.granted(v, holdover.StoreRedis, g, err, "redis is asked first")
 		}
-		if !errors.Is(err, holdover.ErrStale) {
+		switch {
+		case isRefusal(err):
+			f.lookThenSettle(v, o)
+		case !errors.Is(err, holdover.ErrStale):
 			f.settle(v, o)
 		}
 		if err != nil {
@@ -79,7 +85,8 @@ func (f *Facade) reserve(ctx context.Context, v *view, a *attempt, r holdover.Re
 		o := f.observation(v, a, holdover.OpReserve, r)
 		away := f.redisIsAway()
 		g, err := timed(&o.MySQL, func() (holdover.Grant, error) { return f.placeInMySQL(ctx, v, a, &r, away) })
-		o.Lines = r.Lines
+		f.asked(&o, r.Lines)
+		o.repeated(g.Replayed)
 		if err != nil {
 			if isRefusal(err) {
 				f.probeRedis(v, o, r)
@@ -166,7 +173,8 @@ func saidNo(err error) bool {
 	return err != nil && !holdover.NoAnswer(err) && !errors.Is(err, holdover.ErrStale)
 }
 
-// voteMySQL asks MySQL, and once more after expiring what is due, as voteRedis.
+// voteMySQL asks MySQL, and once more after expiring what is due, as voteRedis, and
+// after making up for the ends that it lacks.
 func (f *Facade) voteMySQL(ctx context.Context, v *view, a *attempt, r holdover.Request, journal bool) (holdover.Grant, error) {
 	first := !a.askedMySQL
 	a.askedMySQL = true
@@ -178,8 +186,9 @@ func (f *Facade) voteMySQL(ctx context.Context, v *view, a *attempt, r holdover.
 	}
 	g, err := ask()
 	if errors.Is(err, holdover.ErrOutOfStock) {
-		ended, waitErr := waitMySQL(ctx, f, v, "expire due holds", r.Token, func(ctx context.Context) (bool, error) {
-			return f.expireDue(ctx, v, f.mysql, r), nil
+		ended, waitErr := waitMySQL(ctx, f, v, "free what has ended", r.Token, func(ctx context.Context) (bool, error) {
+			followed := f.followOwed(ctx, r.Shop, itemsOf(r.Lines))
+			return f.expireDue(ctx, v, f.mysql, r) || followed, nil
 		})
 		switch {
 		case errors.Is(waitErr, holdover.ErrStale):
@@ -227,7 +236,7 @@ func waitMySQL[T any](ctx context.Context, f *Facade, v *view, op string, token 
 // copyToRedis writes MySQL's grant into Redis (rules 7 and 10). A copy refused
 // because Redis is behind is not a flip (rule 2): Redis is raised, and it is
 // tried once more.
-func (f *Facade) copyToRedis(ctx context.Context, v *view, a *attempt, h holdover.Hold, o *holdover.Observation) error {
+func (f *Facade) copyToRedis(ctx context.Context, v *view, a *attempt, h holdover.Hold, o *record) error {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.MirrorTimeout)
 	defer cancel()
 	began := time.Now()

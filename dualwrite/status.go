@@ -23,6 +23,7 @@ type counters struct {
 	sweepErrors   atomic.Int64
 	observed      atomic.Int64
 	observePanics atomic.Int64
+	bypassed      atomic.Int64 // dual operations that were never handed over for comparing
 }
 
 // Stats are one instance's counts since it started, and the sizes of its
@@ -47,6 +48,7 @@ type Stats struct {
 	SweepErrors   int64 `json:"sweep_errors"`
 	Observed      int64 `json:"observed"`
 	ObservePanics int64 `json:"observe_panics"`
+	Bypassed      int64 `json:"bypassed"` // dual operations that nobody was given to compare
 
 	LaneJobs      int           `json:"lane_jobs"`
 	LaneLate      int           `json:"lane_late"` // of an earlier epoch, or older than LaneLag
@@ -66,7 +68,7 @@ func (f *Facade) Stats() Stats {
 		Journaled: c.journaled.Load(), Drained: c.drained.Load(), Reconciled: c.reconciled.Load(),
 		RolledForward: c.rolledForward.Load(), Adopted: c.adopted.Load(), Forgotten: c.forgotten.Load(),
 		LaneFailed: c.laneFailed.Load(), SweepErrors: c.sweepErrors.Load(), Observed: c.observed.Load(),
-		ObservePanics: c.observePanics.Load(), RedisAway: f.redisIsAway(),
+		ObservePanics: c.observePanics.Load(), Bypassed: c.bypassed.Load(), RedisAway: f.redisIsAway(),
 	}
 	var epoch holdover.Epoch
 	if v := f.view.Load(); v != nil {
@@ -77,6 +79,9 @@ func (f *Facade) Stats() Stats {
 	s.GiveBacks = f.undos.size()
 	return s
 }
+
+// Debts counts the holds that MySQL has no unit for: part of Busy, and no lag.
+func (f *Facade) Debts() int64 { return int64(f.Stats().Debts) }
 
 // Busy counts what this instance still has to carry over before a step forward:
 // late mirror work, unmirrored tokens, debts and give-backs. It goes with the

@@ -52,6 +52,7 @@ type Redis interface {
 	Steps
 	RedisAdjustments
 	RedisRebuild
+	RedisOwed
 
 	// CompareAndSetFence writes f if the fence is still at epoch from (zero: no
 	// fence yet); else a *StaleError with the fence that is there (rule 3).
@@ -135,6 +136,10 @@ type MySQL interface {
 	// expiry has not passed. A hold of another shop: ErrUnknownHold; shop zero
 	// is any. Errors: ErrAlreadyClaimed.
 	End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State, journal bool) (holdover.Hold, error)
+	// Owe notes a hold that was refused here and that Redis granted; Owed is the
+	// units of such holds, by item, of all instances.
+	Owe(ctx context.Context, h holdover.Hold) error
+	Owed(ctx context.Context, shop int64, items []int64) (map[int64]int64, error)
 	// Probe reads, without a lock, every location of the request's items.
 	Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error)
 

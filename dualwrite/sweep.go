@@ -115,13 +115,13 @@ func (f *Facade) SweepOnce(ctx context.Context) error {
 // sweepDue goes on past holds that can't be ended: a batch full of them must
 // not hold up the others.
 func (f *Facade) sweepDue(ctx context.Context, v *view, store Steps, grace time.Duration) error {
+	failed := 0 // they stay at the head of the list
 	for limit := f.cfg.SweepBatch; ; limit *= 2 {
 		due, err := store.Due(ctx, grace, 0, nil, limit)
 		if err != nil {
 			return err
 		}
-		failed := 0
-		for _, h := range due[min(len(due), limit-f.cfg.SweepBatch):] {
+		for _, h := range due[min(len(due), failed):] {
 			if ctx.Err() != nil || f.view.Load() != v {
 				return nil
 			}
@@ -137,11 +137,14 @@ func (f *Facade) sweepDue(ctx context.Context, v *view, store Steps, grace time.
 				}
 			}
 		}
-		if failed < f.cfg.SweepBatch || limit >= 64*f.cfg.SweepBatch {
+		if failed < limit || limit >= mostBatches*f.cfg.SweepBatch {
 			return nil
 		}
 	}
 }
+
+// mostBatches is how many batches of what can't be ended a sweep looks past.
+const mostBatches = 64
 
 // sweepRedisAfterMySQL ends in Redis, as MySQL ended them, holds that are long
 // past their time.
@@ -171,28 +174,45 @@ func (f *Facade) sweepRedisAfterMySQL(ctx context.Context, v *view) error {
 
 // rollForward applies claims whose mark has stood for a while: the instance
 // that set it is gone, or the ledger did not answer it. Never back, unless
-// MySQL has an end record. It returns how many marks it found.
+// MySQL has an end record. It returns how many marks it found, and goes on past
+// those that can't be applied, as sweepDue.
 func (f *Facade) rollForward(ctx context.Context, age time.Duration) (found int, err error) {
-	marked, err := f.redis.Marked(ctx, age, f.cfg.SweepBatch)
-	if err != nil {
-		return 0, err
-	}
-	for _, h := range marked {
-		fact := h
-		fact.State = holdover.StateClaimed
-		known, err := f.applyToMySQL(ctx, fact)
-		if err == nil {
-			if len(known.Lines) == 0 {
-				known.Shop, known.Lines, known.Claimed = h.Shop, h.Lines, h.Claimed
+	failed := 0
+	for limit := f.cfg.SweepBatch; ; limit *= 2 {
+		marked, err := f.redis.Marked(ctx, age, limit)
+		if err != nil {
+			return found, err
+		}
+		for _, h := range marked[min(len(marked), failed):] {
+			found++
+			err := f.finishMarked(ctx, h)
+			if f.stops(err, "roll a marked claim forward", h.Token) {
+				return found, err
 			}
-			err = f.carryEnd(ctx, known)
+			if err != nil {
+				failed++
+			}
 		}
-		if f.stops(err, "roll a marked claim forward", h.Token) {
-			return len(marked), err
-		}
-		if err == nil {
-			f.stats.rolledForward.Add(1)
+		if failed < limit || limit >= mostBatches*f.cfg.SweepBatch {
+			return found, nil
 		}
 	}
-	return len(marked), nil
+}
+
+// finishMarked applies one claim that is marked.
+func (f *Facade) finishMarked(ctx context.Context, h holdover.Hold) error {
+	fact := h
+	fact.State = holdover.StateClaimed
+	known, err := f.applyToMySQL(ctx, fact)
+	if err != nil {
+		return err
+	}
+	if len(known.Lines) == 0 {
+		known.Shop, known.Lines, known.Claimed = h.Shop, h.Lines, h.Claimed
+	}
+	if err := f.carryEnd(ctx, known); err != nil {
+		return err
+	}
+	f.stats.rolledForward.Add(1)
+	return nil
 }

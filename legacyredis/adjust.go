@@ -73,19 +73,35 @@ func (s *Store) UndoLowered(ctx context.Context, a holdover.Adjustment) error {
 	return err
 }
 
-// LoweredAdjustments lists up to limit (at most 1,000) adjustments that units
-// were given up for at least age ago and that are not settled, oldest first.
-func (s *Store) LoweredAdjustments(ctx context.Context, age time.Duration, limit int) ([]holdover.Lowered, error) {
-	const op = "list given up units"
+// LoweredAdjustments lists up to limit adjustments that units were given up for at
+// least age ago and that are not settled, oldest first; page by page, as Due.
+func (s *Store) LoweredAdjustments(ctx context.Context, age time.Duration, limit int) (all []holdover.Lowered, err error) {
 	if limit <= 0 {
 		return nil, &holdover.InvalidError{Field: "limit", Value: strconv.Itoa(limit), Problem: "must be positive"}
 	}
-	answer, err := s.run(ctx, step{op: op, script: s.scripts.adjustList}, age.Milliseconds(), min(limit, maxList))
-	if err != nil {
-		return nil, err
+	for read := 0; len(all) < limit; {
+		want := min(limit-len(all), maxList)
+		page, n, err := s.loweredPage(ctx, age, read, want)
+		if err != nil {
+			return nil, err
+		}
+		all, read = append(all, page...), read+n
+		if n < want {
+			break
+		}
 	}
+	return all, nil
+}
+
+// loweredPage also says how many entries it read: one without its record is none.
+func (s *Store) loweredPage(ctx context.Context, age time.Duration, skip, limit int) (found []holdover.Lowered, read int, err error) {
+	const op = "list given up units"
+	answer, err := s.run(ctx, step{op: op, script: s.scripts.adjustList}, age.Milliseconds(), skip, limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	read = int(answer.number())
 	list := answer.list()
-	var found []holdover.Lowered
 	for len(list.values) > 0 && answer.err == nil && list.err == nil {
 		one := list.list()
 		var l holdover.Lowered
@@ -100,8 +116,8 @@ func (s *Store) LoweredAdjustments(ctx context.Context, age time.Duration, limit
 	}
 	for _, err := range []error{answer.err, list.err} {
 		if err != nil {
-			return nil, s.failure(op, holdover.Token{}, false, err)
+			return nil, 0, s.failure(op, holdover.Token{}, false, err)
 		}
 	}
-	return found, nil
+	return found, read, nil
 }

@@ -69,6 +69,10 @@ type Config struct {
 	// wrong server (a cluster, a replica) is refused whenever it answers.
 	StartUnreachable bool
 
+	// LazyConnect lets Open ask nothing: the first call connects, and every new
+	// connection is checked. For a kill, which has no time for two looks.
+	LazyConnect bool
+
 	// Logger gets what no caller can be told; nothing by default.
 	Logger *slog.Logger
 }

@@ -20,6 +20,7 @@
 //	                         claimed (as lines): what a claim takes when it is a part, the rest being in the counters again
 //	holds                    sorted set of held tokens by expiry
 //	claiming                 sorted set of marked tokens by time of the mark
+//	owed                     sorted set of tokens that ended here, and MySQL failed to follow, by time
 //	adjust:<token>           hash: units given up for an adjustment, and how it was settled; for EndRetention after that
 //	adjusting                sorted set of adjustments that are not settled, by time
 //	fence, fence:history     hash; list, newest first

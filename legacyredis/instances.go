@@ -19,6 +19,7 @@ type instanceRecord struct {
 	Name  string         `json:"name"`
 	Epoch holdover.Epoch `json:"epoch"`
 	Busy  int64          `json:"busy"`
+	Debts int64          `json:"debts,omitempty"`
 }
 
 // Heartbeat records that the instance lives, which epoch it works with and how
@@ -27,7 +28,7 @@ func (s *Store) Heartbeat(ctx context.Context, i holdover.Instance) error {
 	if i.ID == "" {
 		return &holdover.InvalidError{Field: "instance id", Problem: "is missing"}
 	}
-	body, err := json.Marshal(instanceRecord{Name: i.Name, Epoch: i.Epoch, Busy: i.Busy})
+	body, err := json.Marshal(instanceRecord{Name: i.Name, Epoch: i.Epoch, Busy: i.Busy, Debts: i.Debts})
 	if err != nil {
 		return fmt.Errorf("instance %s: %w", i.Name, err)
 	}
@@ -58,7 +59,7 @@ func (s *Store) Instances(ctx context.Context, maxAge time.Duration) ([]holdover
 			return nil, s.failure(op, holdover.Token{}, false, fmt.Errorf("the record of instance %q can't be read: %w", id, err))
 		}
 		instances = append(instances, holdover.Instance{
-			Name: record.Name, ID: id, Epoch: record.Epoch, Busy: record.Busy,
+			Name: record.Name, ID: id, Epoch: record.Epoch, Busy: record.Busy, Debts: record.Debts,
 			Seen: fromMillis(seen), Age: time.Duration(max(now-seen, 0)) * time.Millisecond,
 		})
 	}

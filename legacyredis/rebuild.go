@@ -4,8 +4,6 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/redis/go-redis/v9"
-
 	"holdover"
 )
 
@@ -17,7 +15,7 @@ import (
 // what was written meanwhile.
 
 type rebuildScripts struct {
-	begin, clear, holds, counters, adjusted, end *redis.Script
+	begin, clear, holds, counters, adjusted, end script
 }
 
 // clearPage is about how many keys of the database one clearing step looks at.
@@ -52,11 +50,15 @@ func (s *Store) ClearForRebuild(ctx context.Context, owner string, number int64,
 }
 
 // FillHolds writes holds as MySQL has them: held ones firm, ended ones as end
-// records. Counters are not touched.
+// records; and claims that are marked, and stay so. Counters are not touched.
 func (s *Store) FillHolds(ctx context.Context, owner string, number int64, holds []holdover.Hold) error {
 	args := make([]any, len(holds))
 	for i, h := range holds {
-		if err := checkFact(h); err != nil {
+		fact := h
+		if h.State == holdover.StateClaiming {
+			fact.State = holdover.StateHeld
+		}
+		if err := checkFact(fact); err != nil {
 			return err
 		}
 		args[i] = packFact(h)
@@ -101,7 +103,7 @@ func (s *Store) EndRebuild(ctx context.Context, owner string, number int64, f ho
 
 // rebuildStep runs one step, and once more when its answer was lost: the number
 // makes that safe. It may move more than a buyer's call, so it has the kill's time.
-func (s *Store) rebuildStep(ctx context.Context, op string, script *redis.Script, owner string, number int64, args ...any) (answer reply, err error) {
+func (s *Store) rebuildStep(ctx context.Context, op string, script script, owner string, number int64, args ...any) (answer reply, err error) {
 	head := []any{owner, s.cfg.RebuildLease.Milliseconds(), number}
 	for range 2 {
 		answer, err = s.run(ctx, step{op: op, script: script, writes: true, control: true, timeout: s.cfg.TripTimeout}, append(head, args...)...)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,34 +21,38 @@ var luaFiles embed.FS
 
 // scripts are the changes and reads that Redis makes in one step.
 type scripts struct {
-	vote, copy, mark, extend, end, giveBack, apply, lookup *redis.Script
-	list, live, counters, load, resync                     *redis.Script
-	fence, trip, dropFence                                 *redis.Script
-	heartbeat, instances, forget                           *redis.Script
-	legacyClear                                            *redis.Script
+	vote, copy, mark, extend, end, giveBack, apply, lookup script
+	list, live, counters, load, resync, owe                script
+	fence, trip, dropFence                                 script
+	heartbeat, instances, forget                           script
+	legacyClear                                            script
 	rebuild                                                rebuildScripts
-	drop, shiftCounter                                     *redis.Script
-	adjustLower, adjustSettle, adjustUndo, adjustList      *redis.Script
+	drop, shiftCounter                                     script
+	adjustLower, adjustSettle, adjustUndo, adjustList      script
 }
 
-func loadScripts() (scripts, error) {
-	var errs []error
-	file := func(name string) string {
-		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
-		errs = append(errs, err)
-		return string(text)
+// script is a script's text and digest. They are made on first use: a kill needs
+// two of them, and is in a hurry.
+type script func() (*redis.Script, error)
+
+func newScripts() scripts {
+	script := func(parts ...string) script {
+		return sync.OnceValues(func() (*redis.Script, error) {
+			var text strings.Builder
+			for _, part := range append([]string{"prelude"}, parts...) {
+				lua, err := luaFiles.ReadFile("lua/" + part + ".lua")
+				if err != nil {
+					return nil, err
+				}
+				text.Write(lua)
+			}
+			return redis.NewScript(text.String()), nil
+		})
 	}
-	script := func(parts ...string) *redis.Script {
-		var text strings.Builder
-		for _, part := range append([]string{"prelude"}, parts...) {
-			text.WriteString(file(part))
-		}
-		return redis.NewScript(text.String())
-	}
-	s := scripts{
+	return scripts{
 		vote: script("vote"), copy: script("copy"), mark: script("mark"), extend: script("extend"), end: script("end"),
 		giveBack: script("give_back"), apply: script("facts", "apply"), lookup: script("lookup"),
-		list: script("list"), live: script("live"), counters: script("counters"), load: script("load"), resync: script("resync"),
+		list: script("list"), live: script("live"), owe: script("owe"), counters: script("counters"), load: script("load"), resync: script("resync"),
 		fence: script("set_fence", "fence"), trip: script("facts", "set_fence", "trip"),
 		dropFence: script("drop_fence"),
 		heartbeat: script("heartbeat"), instances: script("instances"), forget: script("forget"),
@@ -61,13 +66,12 @@ func loadScripts() (scripts, error) {
 		adjustLower: script("adjust_lower"), adjustSettle: script("adjust_settle"),
 		adjustUndo: script("adjust_undo"), adjustList: script("adjust_list"),
 	}
-	return s, errors.Join(errs...)
 }
 
 // step is one run of a script.
 type step struct {
 	op      string // as an operator reads it in an error
-	script  *redis.Script
+	script  script
 	token   holdover.Token // zero when none is concerned
 	shop    int64          // for refusals; zero when not known
 	asked   holdover.Epoch // for refusals
@@ -91,8 +95,12 @@ func (s *Store) run(ctx context.Context, st step, args ...any) (reply, error) {
 	if st.control {
 		client = s.control
 	}
+	script, err := st.script()
+	if err != nil {
+		return reply{}, s.failure(st.op, st.token, false, err)
+	}
 	head := []any{s.cfg.Prefix, s.cfg.CounterTemplate, s.cfg.GiveBackWindow.Milliseconds(), s.cfg.EndRetention.Milliseconds()}
-	values, err := st.script.Run(ctx, client, []string{s.fence}, append(head, args...)...).Slice()
+	values, err := script.Run(ctx, client, []string{s.fence}, append(head, args...)...).Slice()
 	if err != nil {
 		return reply{}, s.failure(st.op, st.token, st.writes, err)
 	}

@@ -119,7 +119,16 @@ func TestRefusedConnection(t *testing.T) {
 	_, err = legacyredis.Open(t.Context(), cfg)
 	wantErr(t, "open", err, holdover.ErrUnavailable)
 
-	cfg.StartUnreachable = true
+	cfg.LazyConnect = true // asks nothing
+	lazy, err := legacyredis.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lazy.Close()
+	_, err = lazy.Fence(t.Context())
+	wantErr(t, "the first call", err, holdover.ErrUnavailable)
+
+	cfg.LazyConnect, cfg.StartUnreachable = false, true
 	store, err := legacyredis.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -230,28 +230,44 @@ const (
 	maxList    = 1000
 )
 
-// Due lists up to limit (at most 1,000) held holds whose expiry is at least
+// Due lists up to limit held holds whose expiry is at least
 // grace past, oldest first. items, when not empty, narrows it to holds with one
 // of these items of the shop; it then looks at the 2,000 oldest only.
 func (s *Store) Due(ctx context.Context, grace time.Duration, shop int64, items []int64, limit int) ([]holdover.Hold, error) {
-	return s.list(ctx, "list due holds", "holds", grace, shop, items, 0, limit)
+	return s.list(ctx, "list due holds", "holds", grace, shop, items, limit)
 }
 
-// Marked lists up to limit (at most 1,000) holds that have been claiming for at
-// least age, oldest first.
+// Marked lists up to limit holds that have been claiming for at least age, oldest
+// first.
 func (s *Store) Marked(ctx context.Context, age time.Duration, limit int) ([]holdover.Hold, error) {
-	return s.list(ctx, "list marked holds", "claiming", age, 0, nil, 0, limit)
+	return s.list(ctx, "list marked holds", "claiming", age, 0, nil, limit)
 }
 
-func (s *Store) list(ctx context.Context, op, index string, age time.Duration, shop int64, items []int64, skip, limit int) ([]holdover.Hold, error) {
+// list reads maxList at a time: Redis serves nobody else meanwhile. What comes or
+// goes between two pages may be missed.
+func (s *Store) list(ctx context.Context, op, index string, age time.Duration, shop int64, items []int64, limit int) (all []holdover.Hold, err error) {
 	if limit <= 0 {
 		return nil, &holdover.InvalidError{Field: "limit", Value: strconv.Itoa(limit), Problem: "must be positive"}
 	}
-	bound := wholeScan
+	for len(all) < limit {
+		want := min(limit-len(all), maxList)
+		page, err := s.listPage(ctx, op, index, age, shop, items, len(all), want)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, page...); len(page) < want {
+			break
+		}
+	}
+	return all, nil
+}
+
+func (s *Store) listPage(ctx context.Context, op, index string, age time.Duration, shop int64, items []int64, skip, limit int) ([]holdover.Hold, error) {
+	bound := wholeScan + skip
 	if len(items) > 0 {
 		bound = narrowScan
 	}
-	args := []any{index, age.Milliseconds(), shop, skip, min(limit, maxList), bound}
+	args := []any{index, age.Milliseconds(), shop, skip, limit, bound}
 	for _, item := range items {
 		args = append(args, item)
 	}

@@ -27,28 +27,27 @@ type Store struct {
 
 const controlConnections = 4
 
-// Open connects to the pod's Redis and checks that it can be used. The caller
-// closes the Store.
+// Open connects to the pod's Redis and checks that it can be used, unless
+// cfg.LazyConnect is set: then the first call does. The caller closes the Store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	loaded, err := loadScripts()
-	if err != nil {
-		return nil, err
-	}
 	s := &Store{
 		cfg:     cfg,
 		log:     cfg.Logger.With("pod", cfg.Pod, "store", holdover.StoreRedis.String()),
-		scripts: loaded,
+		scripts: newScripts(),
 		fence:   cfg.Prefix + "fence",
 		channel: fmt.Sprintf("%sfence@%d", cfg.Prefix, cfg.DB),
 	}
 	s.buyers = s.client(cfg.PoolSize)
 	s.control = s.client(controlConnections)
 
-	err = s.Ping(ctx)
+	if cfg.LazyConnect {
+		return s, nil
+	}
+	err := s.Ping(ctx)
 	var wrong *wrongServerError
 	switch {
 	case err == nil:

@@ -33,7 +33,7 @@ func (p *Path) Sweep(ctx context.Context) (Swept, error) {
 
 	// The failed ones stay in the index, so the next batch begins behind them.
 	for skip := 0; ctx.Err() == nil; {
-		due, err := p.store.list(ctx, "list due holds", "holds", 0, 0, nil, skip, p.cfg.SweepBatch)
+		due, err := p.store.listPage(ctx, "list due holds", "holds", 0, 0, nil, skip, p.cfg.SweepBatch)
 		if err != nil {
 			failed(err)
 			break
@@ -53,7 +53,7 @@ func (p *Path) Sweep(ctx context.Context) (Swept, error) {
 	}
 
 	for skip := 0; ctx.Err() == nil; {
-		marked, err := p.store.list(ctx, "list marked holds", "claiming", p.cfg.ClaimAge, 0, nil, skip, p.cfg.SweepBatch)
+		marked, err := p.store.listPage(ctx, "list marked holds", "claiming", p.cfg.ClaimAge, 0, nil, skip, p.cfg.SweepBatch)
 		if err != nil {
 			failed(err)
 			break

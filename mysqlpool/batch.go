@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"holdover"
 )
@@ -30,6 +31,7 @@ type batcher[C any] struct {
 	busy    int
 	after   int // rests under way
 	waiting int
+	gathers bool // somebody waits for company, and a timer ends that
 	flows   map[key]*flow[C]
 	turn    *list.List // of *flow[C]: whose turn it is
 	closed  bool
@@ -53,6 +55,9 @@ type waiter[C any] struct {
 	flow  *flow[C]
 	place *list.Element // nil once it is in a batch
 	panic any           // run's, for the caller to have
+
+	patience *holdover.Patience // nil: it waits for a slot only
+	since    time.Time          // when it came, of one with patience
 }
 
 func newBatcher[C any](size, slots, limit int, begin func() (context.Context, context.CancelFunc), run run[C]) *batcher[C] {
@@ -79,12 +84,13 @@ func (b *batcher[C]) do(ctx context.Context, k key, call *C) error {
 		}
 		return nil
 	}
+	patience := holdover.PatienceOf(ctx)
 	b.mu.Lock()
 	switch {
 	case b.closed:
 		b.mu.Unlock()
 		return errBatchClosed
-	case b.busy < b.slots:
+	case b.busy < b.slots && patience == nil:
 		b.busy++
 		b.mu.Unlock()
 		if rest := b.alone(ctx, call); rest != nil {
@@ -102,9 +108,13 @@ func (b *batcher[C]) do(ctx context.Context, k key, call *C) error {
 		f.place = b.turn.PushBack(f)
 		b.flows[k] = f
 	}
-	w := &waiter[C]{call: call, done: make(chan struct{}), flow: f}
+	w := &waiter[C]{call: call, done: make(chan struct{}), flow: f, patience: patience}
 	w.place = f.calls.PushBack(w)
 	b.waiting++
+	if patience != nil {
+		w.since = time.Now()
+		b.gather(patience.For)
+	}
 	b.mu.Unlock()
 
 	select {
@@ -132,6 +142,28 @@ func (w *waiter[C]) answered() error {
 		panic(w.panic)
 	}
 	return nil
+}
+
+// gather sees to it that those who wait for company begin when the first of them
+// has waited for long enough, or there is a whole batch. The lock is held.
+func (b *batcher[C]) gather(most time.Duration) {
+	switch {
+	case b.busy >= b.slots: // a slot that comes free takes them
+	case b.waiting >= b.size:
+		b.busy++
+		go b.work(b.take())
+	case !b.gathers:
+		b.gathers = true
+		time.AfterFunc(most, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.gathers = false
+			if b.busy < b.slots && b.waiting > 0 {
+				b.busy++
+				go b.work(b.take())
+			}
+		})
+	}
 }
 
 // alone runs a call that found a free slot, in its caller's goroutine.
@@ -172,6 +204,9 @@ func (b *batcher[C]) take() []*waiter[C] {
 		w := f.calls.Front().Value.(*waiter[C])
 		b.turn.MoveToBack(f.place)
 		b.remove(w)
+		if w.patience != nil {
+			w.patience.Took(time.Since(w.since))
+		}
 		batch = append(batch, w)
 	}
 	return batch

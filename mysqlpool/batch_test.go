@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"holdover"
 	"holdover/internal/teststack"
@@ -320,4 +321,59 @@ func BenchmarkBatcher(b *testing.B) {
 			})
 		})
 	}
+}
+
+// TestBatcherPatience: a call with patience waits for company although a slot is
+// free, until a batch is full or its time is over; one without it never does.
+func TestBatcherPatience(t *testing.T) {
+	teststack.NoLeaks(t)
+	g := newGate()
+	close(g.open)
+	b := newBatcher(3, 2, 100, background, g.run)
+	var wg sync.WaitGroup
+	do := func(p *holdover.Patience) {
+		ctx := t.Context()
+		if p != nil {
+			ctx = holdover.WithPatience(ctx, p)
+		}
+		wg.Go(func() {
+			if err := b.do(ctx, key{}, new(ask)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	long := &holdover.Patience{For: time.Hour}
+	do(long)
+	do(long)
+	eventually(t, "two calls wait for company", func() bool { return b.queued() == 2 })
+	select {
+	case batch := <-g.batches:
+		t.Fatalf("a batch of %d began: nobody was in a hurry", len(batch))
+	default:
+	}
+	do(long)
+	if batch := <-g.batches; len(batch) != 3 {
+		t.Errorf("a batch of %d began, want the full one", len(batch))
+	}
+	wg.Wait()
+	if long.Waited() <= 0 {
+		t.Error("the wait for company was not noted")
+	}
+
+	do(nil)
+	if batch := <-g.batches; len(batch) != 1 {
+		t.Errorf("a call without patience began in a batch of %d", len(batch))
+	}
+	wg.Wait()
+	b.gathers = false // the hour's timer is not waited for
+	short := &holdover.Patience{For: time.Millisecond}
+	do(short)
+	if batch := <-g.batches; len(batch) != 1 {
+		t.Errorf("a batch of %d began when the time was over, want 1", len(batch))
+	}
+	wg.Wait()
+	if w := short.Waited(); w <= 0 || w > short.For {
+		t.Errorf("waited %s for company, want at most %s", w, short.For)
+	}
+	b.close()
 }

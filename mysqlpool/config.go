@@ -87,6 +87,9 @@ type Config struct {
 	// 400 days, at least EndRetention. Older entries are added up in
 	// holdover_balances. Negative: for ever.
 	EntryRetention time.Duration
+	// ComparisonRetention is how long what instances compared is kept; 400 days.
+	// Negative: for ever. Sign-offs are never removed.
+	ComparisonRetention time.Duration
 	// PurgeEvery is how often Run removes what is past its retention; 1 minute.
 	PurgeEvery time.Duration
 
@@ -121,6 +124,7 @@ func (c Config) withDefaults() (Config, *mysql.Config, error) {
 	def(&c.GiveBackWindow, 10*time.Second)
 	def(&c.EndRetention, 30*24*time.Hour)
 	def(&c.EntryRetention, max(400*24*time.Hour, c.EndRetention))
+	def(&c.ComparisonRetention, 400*24*time.Hour)
 	def(&c.PurgeEvery, time.Minute)
 	def(&c.JournalMax, 100_000)
 	def(&c.MaxLines, 1000)

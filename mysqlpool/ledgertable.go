@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -46,14 +45,20 @@ func (l Ledger) own() bool {
 	return l == own
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z0-9_$]{1,64}$`)
+// identifier: a name that needs no quotes.
+func identifier(name string) bool {
+	other := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '$')
+	}
+	return name != "" && len(name) <= 64 && !strings.ContainsFunc(name, other)
+}
 
 func (l Ledger) validate() error {
 	columns := map[string]bool{}
 	for _, n := range []struct{ field, name string }{
 		{"table", l.Table}, {"key", l.Key}, {"shop", l.Shop}, {"item", l.Item}, {"group", l.Group}, {"available", l.Available},
 	} {
-		if !identifier.MatchString(n.name) {
+		if !identifier(n.name) {
 			return &holdover.InvalidError{Field: "mysql ledger " + n.field, Value: n.name, Problem: "must be a name of letters, digits, _ and $, in the schema of the dsn"}
 		}
 		if n.field == "table" || n.field == "key" {

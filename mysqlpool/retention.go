@@ -65,6 +65,7 @@ type Retained struct {
 	Holds       int `json:"holds"`
 	Entries     int `json:"entries"`
 	Adjustments int `json:"adjustments"`
+	Rollups     int `json:"rollups"`
 }
 
 // retainLoop removes what is past its retention, each PurgeEvery, until ctx ends.
@@ -84,13 +85,17 @@ func (s *Store) retainLoop(ctx context.Context) {
 }
 
 // Retain removes all ended holds past EndRetention that the journal does not
-// name, and all entries and settled adjustments past EntryRetention. What the
-// entries of a location came to is carried into its balance in the same
-// transaction. It stops between two transactions when ctx ends.
+// name, all rollups past ComparisonRetention, and all entries and settled
+// adjustments past EntryRetention. What the entries of a location came to is
+// carried into its balance in the same transaction. It stops between two
+// transactions when ctx ends.
 func (s *Store) Retain(ctx context.Context) (done Retained, err error) {
 	for n := retainBatch; n == retainBatch && err == nil; {
 		n, err = s.PurgeEnded(ctx, retainBatch)
 		done.Holds += n
+	}
+	if err == nil && s.cfg.ComparisonRetention >= 0 {
+		done.Rollups, err = s.retainRollups(ctx)
 	}
 	if err != nil || s.cfg.EntryRetention < 0 {
 		return done, err

@@ -48,15 +48,32 @@ type cli struct {
 	Migrate migrateCmd `cmd:"" help:"Create or update holdover's tables in each pod's MySQL."`
 	Stock   stockCmd   `cmd:"" help:"Bring stock into the ledger and the counters, or show it."`
 	Status  statusCmd  `cmd:"" help:"What is true now, is it safe to move, and what happens next."`
+	pressed
+	Rollout   rolloutCmd   `cmd:"" help:"The two steps that no flag takes: retire a pod's Redis, and return to it."`
+	Verify    verifyCmd    `cmd:"" help:"Compare both stores completely, under traffic. Exit 3 when they differ."`
+	Bench     benchCmd     `cmd:"" help:"Measure reserving in MySQL and Redis, every way in its best form, in turn. Exit 3 when an invariant is broken."`
+	Report    reportCmd    `cmd:"" help:"The divergence report: verdict, gates, rates, latency; sign it, compare two. Exit 3: fail; 4: no verdict."`
+	Selftest  selftestCmd  `cmd:"" help:"Plant divergences of every kind and count what the comparison sees, on a pod's reserved shop or, with --dev, on servers of its own. Exit 3 when one is missed."`
+	Calibrate calibrateCmd `cmd:"" help:"Compare Redis with a second Redis: the noise floor before old is compared with new."`
+	Torture   tortureCmd   `cmd:"" help:"Try to break the handover: faults, flips and kills from a seed, on servers of its own. Exit 3 when a promise was broken."`
+	Advise    adviseCmd    `cmd:"" help:"Whether to migrate at all, from a live pod's metrics or a bench file. Exit 3: don't; 4: it depends."`
+	Version   versionCmd   `cmd:"" help:"Print the version."`
+}
+
+// pressed are the commands that somebody waits for with a hand on the switch.
+// They are parsed alone: to put the grammar of all commands together takes
+// longer than the flip.
+type pressed struct {
 	Kill    killCmd    `cmd:"" help:"Flip pods back to Redis and latch them there. Dual writes go on."`
 	Restore restoreCmd `cmd:"" help:"Take the latch off: the flag is followed again."`
-	Rollout rolloutCmd `cmd:"" help:"The two steps that no flag takes: retire a pod's Redis, and return to it."`
-	Verify  verifyCmd  `cmd:"" help:"Compare both stores completely, under traffic. Exit 3 when they differ."`
-	Bench   benchCmd   `cmd:"" help:"Measure reserving in MySQL and Redis, every way in its best form, in turn. Exit 3 when an invariant is broken."`
-	Report  reportCmd  `cmd:"" help:"The divergence report. Exit 3 when it is not ok, 4 when there is nothing to judge."`
-	Torture tortureCmd `cmd:"" help:"Try to break the handover: faults, flips and kills from a seed, on servers of its own. Exit 3 when a promise was broken."`
-	Advise  adviseCmd  `cmd:"" help:"Whether to migrate at all, from a live pod's metrics or a bench file. Exit 3: don't; 4: it depends."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+// grammar is what args are parsed by.
+func grammar(args []string) any {
+	if len(args) > 0 && (args[0] == "kill" || args[0] == "restore") {
+		return new(pressed)
+	}
+	return new(cli)
 }
 
 // env is what a command gets from outside.
@@ -68,9 +85,8 @@ type env struct {
 }
 
 func run(ctx context.Context, args []string, in io.Reader, stdout, stderr io.Writer) int {
-	var c cli
 	exited := -1
-	parser, err := newParser(&c, stdout, stderr, func(code int) { exited = code })
+	parser, err := newParser(grammar(args), stdout, stderr, func(code int) { exited = code })
 	if err != nil {
 		fmt.Fprintln(stderr, "holdover:", err)
 		return exitFailed
@@ -114,8 +130,8 @@ func wantsJSON(args []string) bool {
 	return false
 }
 
-func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kong, error) {
-	return kong.New(c, kong.Name("holdover"), kong.Vars{"bench_scenarios": strings.Join(bench.Scenarios(), ", "), "mutants": strings.Join(mutants.Names(), ", ")},
+func newParser(grammar any, stdout, stderr io.Writer, exit func(code int)) (*kong.Kong, error) {
+	return kong.New(grammar, kong.Name("holdover"), kong.Vars{"bench_scenarios": strings.Join(bench.Scenarios(), ", "), "mutants": strings.Join(mutants.Names(), ", ")},
 		kong.Description("Moves checkout reservations from Redis counters to MySQL unit rows while the shop stays open."),
 		kong.Writers(stdout, stderr), kong.Exit(exit), kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
 }
@@ -171,7 +187,7 @@ func (f *podFlags) stores(e *env) (app.Config, []*app.Stores, func(), error) {
 	if err != nil {
 		return c, nil, nil, err
 	}
-	all, errs := openAll(e, c, chosen)
+	all, errs := openAll(e, c, chosen, app.OpenStores)
 	closeAll := func() { closeStores(e, all) }
 	if err := errors.Join(errs...); err != nil {
 		closeAll()
@@ -181,11 +197,11 @@ func (f *podFlags) stores(e *env) (app.Config, []*app.Stores, func(), error) {
 }
 
 // openAll opens each pod's stores; where the error is set they are nil.
-func openAll(e *env, c app.Config, pods []app.PodConfig) ([]*app.Stores, []error) {
+func openAll(e *env, c app.Config, pods []app.PodConfig, open func(context.Context, app.Config, app.PodConfig) (*app.Stores, error)) ([]*app.Stores, []error) {
 	all, errs := make([]*app.Stores, len(pods)), make([]error, len(pods))
 	var opening sync.WaitGroup
 	for i, p := range pods {
-		opening.Go(func() { all[i], errs[i] = app.OpenStores(e.ctx, c, p) })
+		opening.Go(func() { all[i], errs[i] = open(e.ctx, c, p) })
 	}
 	opening.Wait()
 	return all, errs

@@ -29,7 +29,7 @@ func TestExampleConfig(t *testing.T) {
 	}
 	// It shows the defaults: leaving them out changes nothing.
 	bare := app.Config{Instance: c.Instance, Flags: app.FlagsConfig{File: c.Flags.File}, Events: c.Events}.WithDefaults()
-	if c.Timing != bare.Timing || c.Pool != bare.Pool || c.Flags != bare.Flags || c.DefaultTTL != bare.DefaultTTL || c.MaxTTL != bare.MaxTTL || c.Listen != bare.Listen {
+	if c.Timing != bare.Timing || c.Pool != bare.Pool || c.Flags != bare.Flags || c.Compare != bare.Compare || c.Rollout != bare.Rollout || c.Retention != bare.Retention || c.DefaultTTL != bare.DefaultTTL || c.MaxTTL != bare.MaxTTL || c.Listen != bare.Listen {
 		t.Errorf("the example's values are not the defaults:\n%+v\n%+v", c, bare)
 	}
 	if c.OperatorToken != "" {
@@ -179,6 +179,14 @@ func TestUsage(t *testing.T) {
 		{"--shop and --item are positive numbers", []string{"stock", "show", "--shop=-1"}},
 		{"absent.csv", []string{"stock", "import", "absent.csv"}},
 		{"absent.jsonl", []string{"report", "--events", "absent.jsonl"}},
+		{"must be a duration back from now", []string{"report", "--since", "7x"}},
+		{"must be after since", []string{"report", "--since", "1h", "--until", "2h"}},
+		{"exclude each other", []string{"report", "--json", "--format", "html"}},
+		{"--format must be one of", []string{"report", "--format", "pdf"}},
+		{"is not a stratum", []string{"report", "--must-see", "moon"}},
+		{"absent.json", []string{"report", "--baseline", "absent.json"}},
+		{"--decision must be one of", []string{"report", "sign", "--as", "me", "--note", "n", "--decision", "maybe"}},
+		{"missing flags", []string{"report", "sign", "--as", "me", "--decision", "go"}},
 	} {
 		s.want(2, []string{c.want}, c.args...)
 	}

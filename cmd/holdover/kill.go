@@ -134,7 +134,7 @@ func change[T any](e *env, f *changeFlags, do func(ctx context.Context, s *app.S
 	if err != nil {
 		return err
 	}
-	all, errs := openAll(e, c, chosen)
+	all, errs := openAll(e, c, chosen, app.OpenUnasked)
 	defer closeStores(e, all)
 	results := make([]podResult[T], len(all))
 	var changing sync.WaitGroup

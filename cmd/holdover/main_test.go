@@ -15,7 +15,15 @@ import (
 	"holdover/internal/teststack"
 )
 
-func TestMain(m *testing.M) { teststack.Main(m) }
+// asProgram makes the test's binary be the program, for tests that kill it.
+const asProgram = "HOLDOVER_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	teststack.Main(m)
+}
 
 const operatorToken = "operators-only"
 
@@ -34,6 +42,7 @@ type site struct {
 	dir  string
 	pods []place
 	file string // the configuration of commands
+	more string // lines of further configuration
 }
 
 // newSite makes stores for pods with shops 1-99, 100-199, ...
@@ -64,7 +73,10 @@ func (s *site) configure(instance string) string {
 listen: 127.0.0.1:0
 operator_token: %s
 events: %s
-flags:
+compare:
+  rollup_every: 300ms
+  flush_every: 30ms
+%sflags:
   file: %s
   poll: 50ms
 timing:
@@ -79,7 +91,7 @@ timing:
   dwell: 50ms
   drive: 50ms
 pods:
-`, instance, operatorToken, filepath.Join(s.dir, "events"), filepath.Join(s.dir, "stages.json"))
+`, instance, operatorToken, filepath.Join(s.dir, "events"), s.more, filepath.Join(s.dir, "stages.json"))
 	for _, p := range s.pods {
 		fmt.Fprintf(&b, "  - name: %s\n    shops: [%q]\n    redis: {addr: %q, db: %d}\n    mysql: {dsn: %q}\n", p.name, p.shops, p.redis, p.db, p.dsn)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"holdover"
+	"holdover/compare/report"
 	"holdover/internal/httpapi"
 	"holdover/internal/teststack"
 )
@@ -158,13 +159,10 @@ func TestTwoProcessesOfOneName(t *testing.T) {
 	}
 	one.close(0)
 	two.close(0)
-	var report struct {
-		Runs     []string
-		Eligible uint64
-	}
+	var r report.Report
 	a := s.run("report", "--json")
-	oneObject(t, a.out, &report)
-	if len(report.Runs) != 2 || report.Eligible < 12 {
-		t.Errorf("exit %d, %d runs, %d operations:\n%s", a.code, len(report.Runs), report.Eligible, a.out)
+	oneObject(t, a.out, &r)
+	if len(r.Instances) != 2 || r.Coverage.Eligible < 12 {
+		t.Errorf("exit %d, %d runs, %d operations:\n%s", a.code, len(r.Instances), r.Coverage.Eligible, a.out)
 	}
 }

@@ -93,7 +93,7 @@ func (cmd *statusCmd) fromStores(e *env) (list httpapi.PodList, maxAge time.Dura
 	list.Pods = make([]httpapi.PodStatus, len(all))
 	var asking sync.WaitGroup
 	for i, s := range all {
-		asking.Go(func() { list.Pods[i] = app.Status(e.ctx, s.Facade, s.Name, desiredFromFile(c, s.Name)) })
+		asking.Go(func() { list.Pods[i] = app.Status(e.ctx, s, desiredFromFile(c, s.Name)) })
 	}
 	asking.Wait()
 	return list, c.InstanceMaxAge(), nil

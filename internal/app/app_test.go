@@ -125,7 +125,7 @@ func TestRefusedKill(t *testing.T) {
 	if err != nil || !strings.Contains(killed.Would, "be refused: in mysql-only Redis does not know the holds") || !strings.Contains(killed.Would, "holdover rollout return --pod pod-a") {
 		t.Errorf("%+v %v", killed, err)
 	}
-	status := Status(t.Context(), s.Facade, s.Name, rollout.Desired{Known: true, Stage: holdover.StageMySQL})
+	status := Status(t.Context(), s, rollout.Desired{Known: true, Stage: holdover.StageMySQL})
 	if status.Readiness.Kill.OK || status.Readiness.Kill.Reasons[0].Code != "mysql-only" {
 		t.Errorf("%+v", status.Readiness)
 	}

@@ -43,42 +43,27 @@ type RestoredPod struct {
 // has happened by then: this only tells whether everybody has seen it.
 const ackWait = 2 * time.Second
 
-// readinessWait bounds how long a kill looks at readiness first: a store that
-// hangs must not delay it by more. A dry run has the time of a status.
-const readinessWait, readinessWaitDry = 100 * time.Millisecond, 1200 * time.Millisecond
+// readinessWait bounds how long a kill, once it is done, looks for what to say of
+// readiness. A dry run has the time of a status.
+const readinessWait, readinessWaitDry = 300 * time.Millisecond, 1200 * time.Millisecond
 
 // Kill trips the pod's switch and waits until every live instance has seen it.
-// Readiness is noted and stops nothing.
+// Nothing comes before the trip: what is only said, like readiness, is found out
+// when it is done.
 func Kill(ctx context.Context, s *Stores, by, reason string, dryRun bool) (Killed, error) {
-	wait := readinessWait
-	if dryRun {
-		wait = readinessWaitDry
-	}
-	look := func() dualwrite.Assessment {
-		ctx, cancel := context.WithTimeout(ctx, wait)
-		defer cancel()
-		return s.Facade.Assess(ctx)
-	}
-	return kill(ctx, s, look, by, reason, dryRun)
+	return kill(ctx, s, nil, by, reason, dryRun)
 }
 
-func kill(ctx context.Context, s *Stores, look func() dualwrite.Assessment, by, reason string, dryRun bool) (Killed, error) {
+// kill takes what is known of readiness before it, if anything is.
+func kill(ctx context.Context, s *Stores, before *dualwrite.Assessment, by, reason string, dryRun bool) (Killed, error) {
 	k := Killed{Changed: Changed{DryRun: dryRun, Acknowledged: []string{}, Missing: []string{}}}
 	if err := killswitch.CheckWho(by, reason); err != nil {
 		return k, err
 	}
-	before := look()
-	switch {
-	case before.Agreed.Stage == holdover.StageRedis: // nothing to go back to: the kill only latches
-		k.Readiness = "yes: redis decides already"
-	case before.Back.OK():
-		k.Readiness = "yes"
-	case errors.Is(before.RedisErr, context.DeadlineExceeded), errors.Is(before.MySQLErr, context.DeadlineExceeded):
-		k.Readiness = "not known in time: a store was slow to answer, which stops nothing"
-	default:
-		k.Readiness = "no: " + dualwrite.Texts(before.Back.Reasons)
-	}
 	if dryRun {
+		looking, cancel := context.WithTimeout(ctx, readinessWaitDry)
+		defer cancel()
+		k.Readiness = readinessText(s.Facade.Assess(looking))
 		fence, silent, err := agreedNow(ctx, s)
 		if fence.Stage == holdover.StageMySQLOnly {
 			err = nil // it need not answer
@@ -98,6 +83,13 @@ func kill(ctx context.Context, s *Stores, look func() dualwrite.Assessment, by, 
 		return k, err
 	}
 	k.acknowledged(ctx, s, tripped.To.Epoch)
+	if before == nil {
+		looking, cancel := context.WithTimeout(ctx, readinessWait)
+		defer cancel()
+		found := s.Facade.AssessBefore(looking, tripped.From, tripped.Carried+tripped.NotCarried)
+		before = &found
+	}
+	k.Readiness = readinessText(*before)
 	k.Now = "Redis decides alone, as before the kill"
 	if tripped.To.Stage == holdover.StageShadow {
 		k.Now = "Redis decides every reserve; MySQL follows each grant, claim and release, so that going forward again stays possible"
@@ -108,6 +100,19 @@ func kill(ctx context.Context, s *Stores, look func() dualwrite.Assessment, by, 
 		k.Next = "bring MySQL back, which ends the fault; claims are answered \"pending\" until then. Then " + k.Next
 	}
 	return k, nil
+}
+
+func readinessText(before dualwrite.Assessment) string {
+	switch {
+	case before.Agreed.Stage == holdover.StageRedis: // nothing to go back to: the kill only latches
+		return "yes: redis decides already"
+	case before.Back.OK():
+		return "yes"
+	case errors.Is(before.RedisErr, context.DeadlineExceeded), errors.Is(before.MySQLErr, context.DeadlineExceeded):
+		return "not known in time: a store was slow to answer, which stops nothing"
+	default:
+		return "no: " + dualwrite.Texts(before.Back.Reasons)
+	}
 }
 
 // agreedNow reads the larger fence for a dry run. Redis must answer; MySQL's

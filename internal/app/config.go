@@ -26,8 +26,13 @@ type Config struct {
 	// relative to the working directory.
 	Flags FlagsConfig `yaml:"flags"`
 	// Events is the folder of the divergence events, one file per pod and
-	// instance, rotated. Empty: none are written, and reports end with the process.
+	// instance, rotated; its folder spool holds what waits for MySQL. Empty: nothing
+	// is written, and what was compared ends with the process.
 	Events string `yaml:"events"`
+	// Compare paces what is written of the comparison, and the planted divergences.
+	Compare CompareConfig `yaml:"compare"`
+	// Rollout says what a step needs beside the flag and readiness.
+	Rollout RolloutConfig `yaml:"rollout"`
 	// DefaultTTL is the time to live of a reservation that names none; 15 min.
 	DefaultTTL time.Duration `yaml:"default_ttl"`
 	// MaxTTL is the longest time to live that may be asked for; 24 h, at most a week.
@@ -54,6 +59,23 @@ type Config struct {
 	Mutate string `yaml:"-"`
 }
 
+// CompareConfig paces the comparison's records. Zero means the default.
+type CompareConfig struct {
+	RollupEvery   time.Duration `yaml:"rollup_every"`   // the period of one record of counts, per instance; 1 min
+	FlushEvery    time.Duration `yaml:"flush_every"`    // between writes of the open one to disk: a killed process loses no more; 1 s
+	SpoolMax      int           `yaml:"spool_max"`      // records that wait on disk for MySQL; 20,160, two weeks of minutes; over it the oldest are lost, and counted
+	SelftestEvery time.Duration `yaml:"selftest_every"` // between planted divergences on a pod's reserved_shop; 1 min, negative: none
+}
+
+// RolloutConfig says what a step needs beside the flag and readiness.
+type RolloutConfig struct {
+	// RequireSignoff makes each step forward from shadow on wait for a go
+	// (`holdover report sign`) at the pod's present epoch; false.
+	RequireSignoff bool `yaml:"require_signoff"`
+	// SignoffMaxAge is how old that go may be; 24 h.
+	SignoffMaxAge time.Duration `yaml:"signoff_max_age"`
+}
+
 // FlagsConfig says where the desired stage comes from.
 type FlagsConfig struct {
 	// File is a flag file in flagd's JSON schema. Empty: no flags, the fence rules.
@@ -67,6 +89,7 @@ type Timing struct {
 	Call           time.Duration `yaml:"call"`             // longest stay of one call; 2 s
 	Redis          time.Duration `yaml:"redis"`            // longest wait for one call of Redis; 250 ms
 	Mirror         time.Duration `yaml:"mirror"`           // longest wait for Redis while MySQL decides; 50 ms
+	MirrorLinger   time.Duration `yaml:"mirror_linger"`    // how long a fact may wait in shadow for others, to share a transaction of MySQL's; 10 ms, negative: not
 	GiveBackWindow time.Duration `yaml:"give_back_window"` // how long a tentative grant can be undone; call + 1 s
 	Recheck        time.Duration `yaml:"recheck"`          // a state difference must outlive this; give_back_window + 500 ms
 	Sweep          time.Duration `yaml:"sweep"`            // between passes over expired holds; 1 s
@@ -84,6 +107,9 @@ type Timing struct {
 type Retention struct {
 	Ends    time.Duration `yaml:"ends"`    // holds that ended, whose tokens stay ended; 720h (30 days)
 	Entries time.Duration `yaml:"entries"` // ledger entries and adjustments; 9600h (400 days), negative: for ever
+	// Comparisons is how long what was compared is kept, for reports; 9600h (400
+	// days), negative: for ever. Sign-offs are never removed.
+	Comparisons time.Duration `yaml:"comparisons"`
 }
 
 // PoolConfig shapes the unit pool of each pod. Zero means the default.
@@ -102,9 +128,13 @@ type PoolConfig struct {
 type PodConfig struct {
 	Name string `yaml:"name"`
 	// Shops are shop ids or ranges of them: "7", "100-199".
-	Shops []string    `yaml:"shops"`
-	Redis RedisConfig `yaml:"redis"`
-	MySQL MySQLConfig `yaml:"mysql"`
+	Shops []string `yaml:"shops"`
+	// ReservedShop is one of Shops that no buyer uses: divergences are planted
+	// there, to show that the comparison sees them. Zero: none are, and a report
+	// says that nothing was proved.
+	ReservedShop int64       `yaml:"reserved_shop"`
+	Redis        RedisConfig `yaml:"redis"`
+	MySQL        MySQLConfig `yaml:"mysql"`
 }
 
 // RedisConfig is a pod's Redis: an address, or a Sentinel's primary.
@@ -150,6 +180,7 @@ func (c Config) WithDefaults() Config {
 	set(&c.Timing.Call, 2*time.Second)
 	set(&c.Timing.Redis, 250*time.Millisecond)
 	set(&c.Timing.Mirror, 50*time.Millisecond)
+	set(&c.Timing.MirrorLinger, 10*time.Millisecond)
 	set(&c.Timing.GiveBackWindow, c.Timing.Call+time.Second)
 	set(&c.Timing.Recheck, c.Timing.GiveBackWindow+500*time.Millisecond)
 	set(&c.Timing.Sweep, time.Second)
@@ -163,6 +194,11 @@ func (c Config) WithDefaults() Config {
 	set(&c.Timing.VerifiedMaxAge, time.Hour)
 	set(&c.Retention.Ends, 30*24*time.Hour)
 	set(&c.Retention.Entries, max(400*24*time.Hour, c.Retention.Ends))
+	set(&c.Retention.Comparisons, 400*24*time.Hour)
+	set(&c.Compare.RollupEvery, time.Minute)
+	set(&c.Compare.FlushEvery, time.Second)
+	set(&c.Compare.SelftestEvery, time.Minute)
+	set(&c.Rollout.SignoffMaxAge, 24*time.Hour)
 	set(&c.Flags.Poll, time.Second)
 	set(&c.DefaultTTL, 15*time.Minute)
 	set(&c.MaxTTL, 24*time.Hour)
@@ -176,7 +212,7 @@ func (c Config) WithDefaults() Config {
 	if c.MaxLife == 0 {
 		c.MaxLife = max(48*time.Hour, c.MaxTTL)
 	}
-	for field, value := range map[*int]int{&c.Pool.BatchSize: 128, &c.Pool.BatchTransactions: 2, &c.Pool.BatchQueue: 10_000} {
+	for field, value := range map[*int]int{&c.Pool.BatchSize: 128, &c.Pool.BatchTransactions: 2, &c.Pool.BatchQueue: 10_000, &c.Compare.SpoolMax: 20_160} {
 		if *field == 0 {
 			*field = value
 		}

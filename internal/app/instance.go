@@ -24,7 +24,7 @@ func (p *Pod) heartbeats(ctx context.Context) {
 		fence, err := p.Facade.Agreed()
 		retired := fence.Stage == holdover.StageMySQLOnly
 		if err == nil && !(retired && acknowledged == fence.Epoch) {
-			err := p.Redis.Heartbeat(ctx, holdover.Instance{Name: p.cfg.Instance, ID: p.instanceID, Epoch: fence.Epoch, Busy: p.Facade.Busy()})
+			err := p.Redis.Heartbeat(ctx, holdover.Instance{Name: p.cfg.Instance, ID: p.instanceID, Epoch: fence.Epoch, Busy: p.Facade.Busy(), Debts: p.Facade.Debts()})
 			acknowledged = fence.Epoch
 			if (err != nil) != failing && ctx.Err() == nil && !retired {
 				failing = err != nil

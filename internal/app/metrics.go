@@ -22,6 +22,7 @@ type metrics struct {
 	conserveBad, conserveRows, conserveAt              *prometheus.Desc
 	verifiedAge, verifiedDiffs                         *prometheus.Desc
 	ready, readyReason, readyAt                        *prometheus.Desc
+	records, recordsWaiting, recordsSince              *prometheus.Desc
 }
 
 func newMetrics(a *App) *metrics {
@@ -29,39 +30,42 @@ func newMetrics(a *App) *metrics {
 		return prometheus.NewDesc("holdover_"+name, help, append([]string{"pod"}, labels...), nil)
 	}
 	return &metrics{
-		app:           a,
-		stage:         desc("stage", "The agreed stage this instance works in: 1 on the stage's name.", "stage"),
-		epoch:         desc("epoch", "The agreed epoch this instance works with; 0 before the first."),
-		latched:       desc("latched", "1 while the kill switch is latched."),
-		desired:       desc("desired_stage", "The stage the flag wants: 1 on its name.", "stage"),
-		redisAway:     desc("redis_away", "1 while Redis gives no answer and MySQL journals at once."),
-		answers:       desc("answers_total", "What buyers were told.", "answer"),
-		stale:         desc("stale_epochs_total", "Epochs that a store refused, and the call followed."),
-		journaled:     desc("journaled_total", "Grants that Redis did not take in time and MySQL journaled."),
-		drained:       desc("drained_total", "Journal rows carried into Redis."),
-		reconciled:    desc("reconciled_total", "Unmirrored tokens carried into MySQL."),
-		lanes:         desc("lane_jobs", "Mirror work waiting or running."),
-		laneShed:      desc("lane_shed_total", "Mirror work dropped at the bound; its tokens are unmirrored."),
-		laneFailed:    desc("lane_failed_total", "Mirror work that failed."),
-		unmirrored:    desc("unmirrored_tokens", "Tokens in memory that the other store may not have."),
-		debts:         desc("debts", "Facts that the other store could not take."),
-		eligible:      desc("compare_eligible_total", "Dual operations."),
-		compared:      desc("compare_compared_total", "Dual operations with an answer from both stores."),
-		kinds:         desc("compare_kinds_total", "Observations by kind and direction.", "kind", "direction"),
-		eventsDropped: desc("compare_events_dropped_total", "Events that found the queue full; their counts stand."),
-		verified:      desc("verification_clean", "1 when the pod's last verification was clean, whoever made it, 0 when not; absent before the first."),
-		verifiedAge:   desc("verification_age_seconds", "How long ago it ended."),
-		verifiedDiffs: desc("verification_differences", "What it found to differ, and what never stood still."),
-		conserveBad:   desc("conservation_violating_rows", "Locations that break a rule of conservation, by this instance's last check; absent before the first."),
-		conserveRows:  desc("conservation_rows", "Locations that this instance's last check looked at."),
-		conserveAt:    desc("conservation_timestamp_seconds", "When this instance's last check ended."),
-		hottest:       desc("hottest_item_rate", "Reserves of the item asked for most, in the last full second; this instance's."),
-		hottestPeak:   desc("hottest_item_peak_rate", "The highest hottest_item_rate since this instance began."),
-		ready:         desc("ready", "1 when the pod may move in the direction, forward or back, by this instance's last look; absent before the first.", "direction"),
-		readyReason:   desc("ready_reason", "1 for each code of what speaks against it.", "direction", "code"),
-		readyAt:       desc("ready_timestamp_seconds", "When this instance's last look at readiness ended."),
-		holds:         desc("mysql_connection_holds_total", "How often a MySQL connection was taken and given back, by what for.", "tag"),
-		holdSeconds:   desc("mysql_connection_hold_seconds_total", "How long MySQL connections were taken, from taking to giving back.", "tag"),
+		app:            a,
+		stage:          desc("stage", "The agreed stage this instance works in: 1 on the stage's name.", "stage"),
+		epoch:          desc("epoch", "The agreed epoch this instance works with; 0 before the first."),
+		latched:        desc("latched", "1 while the kill switch is latched."),
+		desired:        desc("desired_stage", "The stage the flag wants: 1 on its name.", "stage"),
+		redisAway:      desc("redis_away", "1 while Redis gives no answer and MySQL journals at once."),
+		answers:        desc("answers_total", "What buyers were told.", "answer"),
+		stale:          desc("stale_epochs_total", "Epochs that a store refused, and the call followed."),
+		journaled:      desc("journaled_total", "Grants that Redis did not take in time and MySQL journaled."),
+		drained:        desc("drained_total", "Journal rows carried into Redis."),
+		reconciled:     desc("reconciled_total", "Unmirrored tokens carried into MySQL."),
+		lanes:          desc("lane_jobs", "Mirror work waiting or running."),
+		laneShed:       desc("lane_shed_total", "Mirror work dropped at the bound; its tokens are unmirrored."),
+		laneFailed:     desc("lane_failed_total", "Mirror work that failed."),
+		unmirrored:     desc("unmirrored_tokens", "Tokens in memory that the other store may not have."),
+		debts:          desc("debts", "Facts that the other store could not take."),
+		eligible:       desc("compare_eligible_total", "Dual operations."),
+		compared:       desc("compare_compared_total", "Dual operations with an answer from both stores."),
+		kinds:          desc("compare_kinds_total", "Observations by kind and direction.", "kind", "direction"),
+		eventsDropped:  desc("compare_events_dropped_total", "Events that found the queue full; their counts stand."),
+		verified:       desc("verification_clean", "1 when the pod's last verification was clean, whoever made it, 0 when not; absent before the first."),
+		verifiedAge:    desc("verification_age_seconds", "How long ago it ended."),
+		verifiedDiffs:  desc("verification_differences", "What it found to differ, and what never stood still."),
+		conserveBad:    desc("conservation_violating_rows", "Locations that break a rule of conservation, by this instance's last check; absent before the first."),
+		conserveRows:   desc("conservation_rows", "Locations that this instance's last check looked at."),
+		conserveAt:     desc("conservation_timestamp_seconds", "When this instance's last check ended."),
+		hottest:        desc("hottest_item_rate", "Reserves of the item asked for most, in the last full second; this instance's."),
+		hottestPeak:    desc("hottest_item_peak_rate", "The highest hottest_item_rate since this instance began."),
+		ready:          desc("ready", "1 when the pod may move in the direction, forward or back, by this instance's last look; absent before the first.", "direction"),
+		readyReason:    desc("ready_reason", "1 for each code of what speaks against it.", "direction", "code"),
+		readyAt:        desc("ready_timestamp_seconds", "When this instance's last look at readiness ended."),
+		records:        desc("compare_records_total", "Records of what was compared: shipped to MySQL, there already, put aside because MySQL refuses them, or lost.", "outcome"),
+		recordsWaiting: desc("compare_records_waiting", "Records that wait on this instance's disk for MySQL."),
+		recordsSince:   desc("compare_records_waiting_since_timestamp_seconds", "Since when the oldest of them waits; absent when none does."),
+		holds:          desc("mysql_connection_holds_total", "How often a MySQL connection was taken and given back, by what for.", "tag"),
+		holdSeconds:    desc("mysql_connection_hold_seconds_total", "How long MySQL connections were taken, from taking to giving back.", "tag"),
 	}
 }
 
@@ -127,6 +131,17 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 				}
 			}
 			gauge(m.readyAt, float64(a.At.UnixMilli())/1000)
+		}
+		if p.shipper != nil {
+			n := p.shipper.Counts()
+			for outcome, v := range map[string]uint64{"shipped": n.Sent, "again": n.Again, "quarantined": n.Quarantined, "lost": n.Lost} {
+				count(m.records, float64(v), outcome)
+			}
+			files, oldest := p.shipper.spool.Backlog()
+			gauge(m.recordsWaiting, float64(files))
+			if !oldest.IsZero() {
+				gauge(m.recordsSince, float64(oldest.UnixMilli())/1000)
+			}
 		}
 		now, peak := p.hottest.rates()
 		gauge(m.hottest, float64(now))

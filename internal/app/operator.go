@@ -1,12 +1,15 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"holdover"
+	"holdover/compare/report"
 	"holdover/dualwrite"
 	"holdover/internal/httpapi"
 	"holdover/killswitch"
@@ -54,8 +57,19 @@ func (p drivenPod) Ready(ctx context.Context, to holdover.Stage) (rollout.Readin
 			return rollout.Readiness{Reasons: []rollout.Reason{{Code: anotherDrives, Text: "instance " + i.Name + " drives this pod's steps, and knows what it waits for"}}}, nil
 		}
 	}
+	fence, agreedErr := p.Facade.Agreed()
+	if agreedErr == nil {
+		// Before readiness: that verifies, for nothing while nobody has signed.
+		why, err := p.unsigned(ctx, fence, to)
+		switch {
+		case err != nil:
+			return rollout.Readiness{}, fmt.Errorf("read who has signed: %w", err)
+		case why != nil:
+			return rollout.Readiness{Reasons: driverReasons([]dualwrite.Reason{*why})}, nil
+		}
+	}
 	r, err := p.Facade.Ready(ctx, to)
-	if fence, agreedErr := p.Facade.Agreed(); err == nil && r.OK() && agreedErr == nil && fence.Stage == holdover.StageRedis && to == holdover.StageShadow {
+	if err == nil && r.OK() && agreedErr == nil && fence.Stage == holdover.StageRedis && to == holdover.StageShadow {
 		// Last, so that it is done once and not in every round that waits: a cold
 		// pool would lag behind from the first buyer on.
 		if err := p.MySQL.WarmUp(ctx); err != nil {
@@ -86,7 +100,7 @@ type operator struct {
 // Status is the stores' word, and what only this process knows: its lanes, and
 // what its driver waits for.
 func (o operator) Status(ctx context.Context) (httpapi.PodStatus, error) {
-	s := Status(ctx, o.pod.Facade, o.pod.Name, o.app.desired(o.pod.Name))
+	s := status(ctx, o.pod.Stores, o.pod.Facade, o.app.desired(o.pod.Name))
 	stats := o.pod.Facade.Stats()
 	s.Lanes.Depth, s.Debts = int64(stats.LaneJobs), int64(stats.Debts)
 	driver, ok := o.app.Driver.PodStatus(o.pod.Name)
@@ -110,14 +124,11 @@ func (o operator) Status(ctx context.Context) (httpapi.PodStatus, error) {
 }
 
 func (o operator) Kill(ctx context.Context, by, reason string, dryRun bool) (any, error) {
-	// The background has looked a moment ago: the kill waits for no store first.
-	look := func() dualwrite.Assessment {
-		if a, ok := o.pod.Facade.Readiness(); ok {
-			return a
-		}
-		return o.pod.Facade.Assess(ctx)
+	var before *dualwrite.Assessment
+	if a, ok := o.pod.Facade.Readiness(); ok { // the background has looked a moment ago
+		before = &a
 	}
-	k, err := kill(ctx, o.pod.Stores, look, by, reason, dryRun)
+	k, err := kill(ctx, o.pod.Stores, before, by, reason, dryRun)
 	return k, refused(err, "look at the pod's status")
 }
 
@@ -138,7 +149,39 @@ func (o operator) Adjust(ctx context.Context, a holdover.Adjustment, dryRun bool
 	return adjust(ctx, o.pod.Stores, o.pod.Facade, a, dryRun)
 }
 
-func (o operator) Report(context.Context) (any, error) { return o.pod.Comparator.Report(), nil }
+func (o operator) Report(ctx context.Context, q httpapi.ReportRequest) (httpapi.ReportPage, error) {
+	r, err := o.report(ctx, q.Since, q.Until)
+	if err != nil {
+		return httpapi.ReportPage{}, err
+	}
+	var page bytes.Buffer
+	err = WriteReport(&page, r, q.Format)
+	return httpapi.ReportPage{ContentType: reportTypes[q.Format], Body: page.Bytes()}, err
+}
+
+var reportTypes = map[string]string{
+	FormatJSON: "application/json", FormatHTML: "text/html; charset=utf-8", FormatMarkdown: "text/markdown; charset=utf-8", FormatText: "text/plain; charset=utf-8",
+}
+
+func (o operator) report(ctx context.Context, since, until string) (report.Report, error) {
+	from, to, err := ParsePeriod(since, until, time.Now())
+	if err != nil {
+		return report.Report{}, err
+	}
+	return Report(ctx, o.pod.cfg, []*Stores{o.pod.Stores}, ReportOptions{Since: from, Until: to})
+}
+
+func (o operator) Sign(ctx context.Context, q httpapi.SignRequest) (any, error) {
+	r, err := o.report(ctx, q.Since, q.Until)
+	if err != nil {
+		return nil, err
+	}
+	d, err := Sign(ctx, o.pod.Stores, r, SignOptions{As: q.As, Decision: q.Decision, Note: q.Note, Digest: q.Digest, Override: q.Override})
+	if errors.Is(err, ErrNotSigned) {
+		return nil, &httpapi.RefusedError{Detail: err.Error(), Do: "read the report again"}
+	}
+	return d, err
+}
 
 func (o operator) Verify(ctx context.Context, r httpapi.VerifyRequest) (any, error) {
 	if !r.Repair {

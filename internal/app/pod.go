@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdover"
 	"holdover/compare"
 	"holdover/dualwrite"
 	"holdover/internal/mutants"
+	"holdover/internal/plant"
 	"holdover/killswitch"
 	"holdover/legacyredis"
 	"holdover/mysqlpool"
@@ -29,7 +30,10 @@ type Stores struct {
 	Switch *killswitch.Switch
 	Holds  *connhold.Totals // of MySQL's connections
 
-	mutant *mutants.Mutant // between the stores and their users; changes nothing but in a torture
+	held     compare.ConnectionTimes // the same, for reports
+	reserved int64                   // the shop for planted divergences; zero: none
+	rules    RolloutConfig
+	mutant   *mutants.Mutant // between the stores and their users; changes nothing but in a torture
 	// Facade is for commands: it reads and changes the agreement. Nothing runs
 	// in its background, and it serves nobody.
 	Facade *dualwrite.Facade
@@ -43,18 +47,31 @@ const commandTime = 1200 * time.Millisecond
 // OpenStores connects to a pod's stores. A store that does not answer is no
 // error here: the kill switch works without MySQL, and serving starts without
 // either.
-func OpenStores(ctx context.Context, c Config, p PodConfig) (_ *Stores, err error) {
-	s := &Stores{Name: p.Name, Holds: new(connhold.Totals)}
+func OpenStores(ctx context.Context, c Config, p PodConfig) (*Stores, error) {
+	return openStores(ctx, c, p, c.redis(p))
+}
+
+// OpenUnasked opens the stores without a word to either: for a kill, whose first
+// call connects to both at once. It gives Redis more time to answer than a buyer
+// would: a kill that has to be pressed again takes longer.
+func OpenUnasked(ctx context.Context, c Config, p PodConfig) (*Stores, error) {
+	redis := c.redis(p)
+	redis.LazyConnect, redis.OpTimeout = true, max(redis.OpTimeout, min(commandTime, redis.GiveBackWindow/2))
+	return openStores(ctx, c, p, redis)
+}
+
+func openStores(ctx context.Context, c Config, p PodConfig, redis legacyredis.Config) (_ *Stores, err error) {
+	s := &Stores{Name: p.Name, Holds: new(connhold.Totals), rules: c.Rollout, reserved: p.ReservedShop}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("pod %s: %w", p.Name, err), s.Close(ctx))
 		}
 	}()
-	if s.Redis, err = legacyredis.Open(ctx, c.redis(p)); err != nil {
+	if s.Redis, err = legacyredis.Open(ctx, redis); err != nil {
 		return nil, err
 	}
 	pool := c.mysql(p)
-	pool.WrapConnector = func(c driver.Connector) driver.Connector { return connhold.Wrap(c, s.Holds) }
+	pool.WrapConnector = func(c driver.Connector) driver.Connector { return connhold.Wrap(c, recorders{s.Holds, &s.held}) }
 	if s.MySQL, err = mysqlpool.Open(ctx, pool); err != nil {
 		return nil, err
 	}
@@ -82,7 +99,7 @@ func OpenStores(ctx context.Context, c Config, p PodConfig) (_ *Stores, err erro
 func (c Config) facade(s *Stores) dualwrite.Config {
 	return dualwrite.Config{
 		Pod: s.Name, Instance: c.Instance, Redis: s.mutant.Redis(s.Redis), MySQL: s.mutant.MySQL(s.MySQL), Limits: c.Limits(),
-		CallTimeout: c.Timing.Call, MirrorTimeout: c.Timing.Mirror, SweepEvery: c.Timing.Sweep,
+		CallTimeout: c.Timing.Call, MirrorTimeout: c.Timing.Mirror, MirrorLinger: max(c.Timing.MirrorLinger, 0), SweepEvery: c.Timing.Sweep,
 		ReaperGrace: c.Timing.ReaperGrace, InstanceMaxAge: c.InstanceMaxAge(), RebuildEnded: c.endRetention(),
 		ReadinessEvery: c.Timing.Readiness, VerifiedMaxAge: c.Timing.VerifiedMaxAge, Logger: c.Logger,
 	}
@@ -119,7 +136,10 @@ type Pod struct {
 	instanceID string
 	follower   *killswitch.Follower
 	events     *compare.EventFile // nil without a folder
-	beat       chan struct{}      // asks for a heartbeat now
+	shipper    *shipper           // nil without a folder
+	planter    *plant.Planter     // nil without a reserved shop
+	serving    atomic.Pointer[dualwrite.Facade]
+	beat       chan struct{} // asks for a heartbeat now
 	hottest    *hottest
 	log        *slog.Logger
 
@@ -145,25 +165,18 @@ func OpenPod(ctx context.Context, c Config, p PodConfig) (_ *Pod, err error) {
 	if pod.shops, err = parseShops(p.Shops); err != nil {
 		return nil, fmt.Errorf("pod %s: shops: %w", p.Name, err)
 	}
-	events := ""
-	if c.Events != "" {
-		if err := os.MkdirAll(c.Events, 0o755); err != nil {
-			return nil, fmt.Errorf("pod %s: the folder of the divergence events can't be made: %w", p.Name, err)
-		}
-		if pod.events, err = compare.ClaimEventFile(c.Events, p.Name, c.Instance); err != nil {
-			return nil, err
-		}
-		if events = pod.events.Path; pod.events.Number > 1 {
-			pod.log.Warn("another process of this name writes events in this folder: this one has a file of its own; give each process an instance name of its own", "instance", c.Instance, "file", events)
-		}
-	}
-	if pod.Comparator, err = compare.New(compare.Config{Pod: p.Name, Instance: c.Instance, Path: events, Logger: pod.log}); err != nil {
+	if err = pod.openComparator(); err != nil {
 		return nil, err
 	}
 	serving := c.facade(stores)
 	serving.InstanceID, serving.Observe, serving.Verify, serving.ForeignSeen = pod.instanceID, pod.Comparator.Observe, pod.verified, pod.foreignSeen
 	serving.Acknowledge = func(holdover.Fence) { pod.nudge() }
+	hand := pod.reach(&serving)
 	if pod.Facade, err = dualwrite.New(serving); err != nil {
+		return nil, err
+	}
+	pod.serving.Store(pod.Facade)
+	if err = pod.openPlanter(hand); err != nil {
 		return nil, err
 	}
 	pod.follower, err = killswitch.NewFollower(killswitch.FollowerConfig{
@@ -181,6 +194,12 @@ func (p *Pod) Run(ctx context.Context) error {
 	background.Go(func() { p.refill(ctx) })
 	background.Go(func() { p.conserveLoop(ctx) })
 	background.Go(func() { p.verifyLoop(ctx) })
+	if p.shipper != nil {
+		background.Go(func() { p.shipper.run(ctx) })
+	}
+	if p.planter != nil {
+		background.Go(func() { p.planter.Run(ctx) })
+	}
 	err := p.follower.Run(ctx)
 	background.Wait()
 	return err
@@ -191,6 +210,9 @@ func (p *Pod) Close(ctx context.Context) error {
 	var errs []error
 	if p.Comparator != nil {
 		errs = append(errs, p.Comparator.Close())
+		if p.shipper != nil {
+			p.shipper.last(ctx)
+		}
 	}
 	if p.events != nil {
 		errs = append(errs, p.events.Close())

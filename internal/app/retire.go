@@ -125,6 +125,11 @@ func againstRetiring(ctx context.Context, s *Stores, desired rollout.Desired, fr
 		}
 		no("flag", "set the flag to mysql-only, or give --without-flag", "the flag %s: instances would be at odds with it", wants)
 	}
+	if why, err := s.unsigned(ctx, from, holdover.StageMySQLOnly); err != nil {
+		no(codeNoSignoff, "bring the pod's MySQL back", "who has signed can't be read: %v", err)
+	} else if why != nil {
+		reasons = append(reasons, *why)
+	}
 	look := s.Facade.Survey(ctx)
 	if look.MySQLErr == nil && look.LastKill.IsZero() {
 		no("never-drilled", "use it once while Redis is still there: kill, look, restore, and come back to mysql", "the kill switch has never been used on this pod")

@@ -14,10 +14,23 @@ import (
 
 // Status says from one look at a pod's two stores, whatever answers, where it
 // is, whether it can move, and what happens next. It changes nothing.
-func Status(ctx context.Context, facade *dualwrite.Facade, pod string, desired rollout.Desired) httpapi.PodStatus {
+func Status(ctx context.Context, s *Stores, desired rollout.Desired) httpapi.PodStatus {
+	return status(ctx, s, s.Facade, desired)
+}
+
+func status(ctx context.Context, stores *Stores, facade *dualwrite.Facade, desired rollout.Desired) httpapi.PodStatus {
 	a := facade.Assess(ctx)
+	if to := a.Agreed.Stage + 1; stores.rules.needsSignoff(a.Agreed.Stage, to) && a.MySQLErr == nil && to <= holdover.StageMySQLOnly {
+		why, err := stores.unsigned(ctx, a.Agreed, to)
+		if err != nil {
+			why = &dualwrite.Reason{Code: codeNoSignoff, Text: "who has signed can't be read: " + Hinted(err).Error(), Do: "bring MySQL back"}
+		}
+		if why != nil {
+			a.Forward.Reasons = append(a.Forward.Reasons, *why)
+		}
+	}
 	out := httpapi.PodStatus{
-		Pod: pod, Instances: []httpapi.InstanceStatus{}, Waiting: []httpapi.Reason{}, Warnings: apiReasons(a.Warnings),
+		Pod: stores.Name, Instances: []httpapi.InstanceStatus{}, Waiting: []httpapi.Reason{}, Warnings: apiReasons(a.Warnings),
 		Journal:      httpapi.JournalStatus{Rows: a.Journal, OldestMS: a.JournalOldest.Milliseconds()},
 		RedisRetired: errors.Is(a.RedisErr, dualwrite.ErrRedisRetired),
 		Desired:      httpapi.Desired{Stage: desired.Stage.String(), Reason: desired.Reason},

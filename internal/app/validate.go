@@ -53,6 +53,9 @@ func (c Config) Validate() error {
 	if c.Pool.BatchSize < 1 || c.Pool.BatchSize > 1000 || c.Pool.BatchTransactions < 1 || c.Pool.BatchQueue < 1 {
 		wrong("pool: batch_size %d must be from 1 to 1,000, batch_transactions %d and batch_queue %d at least 1", c.Pool.BatchSize, c.Pool.BatchTransactions, c.Pool.BatchQueue)
 	}
+	if c.Compare.SpoolMax < 1 || c.Compare.SpoolMax > 1_000_000 {
+		wrong("compare.spool_max: %d must be from 1 to 1,000,000", c.Compare.SpoolMax)
+	}
 	if c.Pool.RefillAhead < 0 {
 		wrong("pool.refill_ahead: %s must not be negative", c.Pool.RefillAhead)
 	}
@@ -81,6 +84,7 @@ func (c Config) validateTimes(wrong func(string, ...any)) {
 		{"timing.heartbeat", c.Timing.Heartbeat, longTiming}, {"timing.drive", c.Timing.Drive, longTiming},
 		{"timing.dwell", c.Timing.Dwell, 30 * 24 * time.Hour}, {"timing.conserve", c.Timing.Conserve, 7 * 24 * time.Hour},
 		{"timing.readiness", c.Timing.Readiness, longTiming}, {"timing.verified_max_age", c.Timing.VerifiedMaxAge, 7 * 24 * time.Hour}, {"retention.ends", c.Retention.Ends, 10 * 365 * 24 * time.Hour}, {"flags.poll", c.Flags.Poll, longTiming},
+		{"compare.rollup_every", c.Compare.RollupEvery, time.Hour}, {"compare.flush_every", c.Compare.FlushEvery, longTiming}, {"rollout.signoff_max_age", c.Rollout.SignoffMaxAge, 365 * 24 * time.Hour},
 		{"pool.lock_wait", c.Pool.LockWait, longTiming}, {"max_ttl", c.MaxTTL, maxTTL}, {"default_ttl", c.DefaultTTL, maxTTL},
 	} {
 		switch {
@@ -94,6 +98,15 @@ func (c Config) validateTimes(wrong func(string, ...any)) {
 	}
 	if every := c.Timing.VerifyEvery; every >= 0 && (every < leastTime || every > 7*24*time.Hour) {
 		wrong("timing.verify_every: %s must be from %s to %s, or negative for never", every, leastTime, 7*24*time.Hour)
+	}
+	if every := c.Compare.SelftestEvery; every >= 0 && (every < leastTime || every > 24*time.Hour) {
+		wrong("compare.selftest_every: %s must be from %s to 24h, or negative for never", every, leastTime)
+	}
+	if c.Compare.FlushEvery > c.Compare.RollupEvery {
+		wrong("compare.flush_every: %s must not be longer than compare.rollup_every (%s)", c.Compare.FlushEvery, c.Compare.RollupEvery)
+	}
+	if c.Retention.Comparisons >= 0 && c.Retention.Comparisons < 24*time.Hour {
+		wrong("retention.comparisons: %s must be at least 24h, or negative for ever: reports are made from them", c.Retention.Comparisons)
 	}
 	if c.Timing.GiveBackWindow <= c.Timing.Call {
 		wrong("timing.give_back_window: %s must be longer than timing.call (%s): a call may give back until its end", c.Timing.GiveBackWindow, c.Timing.Call)
@@ -169,6 +182,9 @@ func (c Config) validatePods(wrong func(string, ...any)) {
 		if err != nil {
 			wrong("%s.shops: %w", at, err)
 		}
+		if p.ReservedShop < 0 || p.ReservedShop > 0 && err == nil && !serves(ranges, p.ReservedShop) {
+			wrong("%s.reserved_shop: %d is not one of the pod's shops", at, p.ReservedShop)
+		}
 		for _, r := range ranges {
 			for _, o := range owners {
 				if r.from <= o.to && o.from <= r.to {
@@ -223,7 +239,7 @@ func (c Config) mysql(p PodConfig) mysqlpool.Config {
 		Pod: p.Name, DSN: p.MySQL.DSN, LazyConnect: true, MaxOpenConns: c.Pool.Connections, OpTimeout: c.Timing.Call,
 		BatchSize: c.Pool.BatchSize, BatchTransactions: c.Pool.BatchTransactions, BatchQueue: c.Pool.BatchQueue, RefillAhead: c.Pool.RefillAhead,
 		LockWait: c.Pool.LockWait, PoolCap: int64(c.Pool.Cap), GiveBackWindow: c.Timing.GiveBackWindow,
-		EndRetention: c.Retention.Ends, EntryRetention: c.Retention.Entries, Ledger: mysqlpool.Ledger(p.MySQL.Ledger), Logger: c.Logger,
+		EndRetention: c.Retention.Ends, EntryRetention: c.Retention.Entries, ComparisonRetention: c.Retention.Comparisons, Ledger: mysqlpool.Ledger(p.MySQL.Ledger), Logger: c.Logger,
 	}
 }
 

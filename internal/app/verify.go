@@ -42,7 +42,8 @@ func verifyFor(ctx context.Context, c Config, s *Stores, o VerifyOptions, rechec
 		o.By = c.Instance
 	}
 	before, _ := s.Redis.Identity(ctx) // silence shows in the second reading, which counts
-	v, err := compare.Verify(ctx, s.Redis, s.MySQL, cfg)
+	redis, mysql := compare.Except(s.plantedOn(), s.Redis, s.MySQL)
+	v, err := compare.Verify(ctx, redis, mysql, cfg)
 	if err != nil {
 		return v, err
 	}

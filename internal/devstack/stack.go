@@ -64,7 +64,7 @@ type Stack struct {
 // ErrNotInstalled means that a server's program was found neither on PATH nor in the cache.
 var ErrNotInstalled = errors.New("not installed")
 
-var podName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
+var podName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // validate checks cfg as a whole and fills in defaults.
 func (cfg *Config) validate() error {
@@ -73,7 +73,7 @@ func (cfg *Config) validate() error {
 	}
 	seen := map[string]string{}
 	for _, pod := range cfg.Pods {
-		if !podName.MatchString(pod) {
+		if len(pod) > 40 || !podName.MatchString(pod) {
 			return fmt.Errorf("devstack: pod name %q: use 1 to 40 letters, digits, '.', '_' and '-', a letter or digit first", pod)
 		}
 		if other, ok := seen[sanitize(pod)]; ok {

@@ -50,9 +50,19 @@ func (c *Client) Restore(ctx context.Context, pod, by, reason string, dryRun boo
 	return c.raw(ctx, http.MethodPost, podPath(pod, "/restore"), KillRequest{By: by, Reason: reason, DryRun: dryRun})
 }
 
-// Report returns the comparator's report of a pod.
-func (c *Client) Report(ctx context.Context, pod string) (json.RawMessage, error) {
-	return c.raw(ctx, http.MethodGet, podPath(pod, "/report"), nil)
+// Report returns a pod's divergence report since then, as GET .../report
+// describes it; the last 24 hours when since is empty.
+func (c *Client) Report(ctx context.Context, pod, since string) (json.RawMessage, error) {
+	path := podPath(pod, "/report")
+	if since != "" {
+		path += "?since=" + url.QueryEscape(since)
+	}
+	return c.raw(ctx, http.MethodGet, path, nil)
+}
+
+// Sign records a decision about a pod's report.
+func (c *Client) Sign(ctx context.Context, pod string, r SignRequest) (json.RawMessage, error) {
+	return c.raw(ctx, http.MethodPost, podPath(pod, "/report/sign"), r)
 }
 
 // Verify compares the state of a pod's stores now.

@@ -64,8 +64,19 @@ func (c *console) Kill(ctx context.Context, by, reason string, dry bool) (any, e
 func (c *console) Restore(ctx context.Context, by, reason string, dry bool) (any, error) {
 	return c.act(ctx, "restore", by, reason, dry)
 }
-func (c *console) Report(ctx context.Context) (any, error) {
-	return c.act(ctx, "report", "", "", false)
+func (c *console) Report(ctx context.Context, r httpapi.ReportRequest) (httpapi.ReportPage, error) {
+	v, err := c.act(ctx, "report "+r.Format, r.Since, r.Until, false)
+	if err != nil {
+		return httpapi.ReportPage{}, err
+	}
+	if r.Format != "json" {
+		return httpapi.ReportPage{ContentType: "text/" + r.Format, Body: []byte("<p>" + r.Since)}, nil
+	}
+	body, err := json.Marshal(v)
+	return httpapi.ReportPage{ContentType: "application/json", Body: body}, err
+}
+func (c *console) Sign(ctx context.Context, r httpapi.SignRequest) (any, error) {
+	return c.act(ctx, "sign "+r.Decision+" since "+r.Since, r.As, r.Note, false)
 }
 func (c *console) Verify(ctx context.Context, r httpapi.VerifyRequest) (any, error) {
 	if r.Repair {

@@ -26,8 +26,10 @@ type Operator interface {
 	Kill(ctx context.Context, by, reason string, dryRun bool) (any, error)
 	// Restore takes the latch off; dryRun says what it would do.
 	Restore(ctx context.Context, by, reason string, dryRun bool) (any, error)
-	// Report is the comparator's report of the pod.
-	Report(ctx context.Context) (any, error)
+	// Report is the divergence report of the pod, over all its instances.
+	Report(ctx context.Context, r ReportRequest) (ReportPage, error)
+	// Sign records somebody's decision about a report.
+	Sign(ctx context.Context, r SignRequest) (any, error)
 	// Verify compares the state of both stores now, and with r.Repair brings the
 	// one that follows to where the deciding one is.
 	Verify(ctx context.Context, r VerifyRequest) (any, error)
@@ -114,14 +116,7 @@ func (a *api) registerOperator(routes huma.API) {
 	huma.Register(routes, operator(huma.Operation{OperationID: "restore", Method: http.MethodPost, Path: "/v1/pods/{pod}/restore",
 		Summary: "Take the latch off"}, result), command(Operator.Restore))
 
-	read := func(do func(Operator, context.Context) (any, error)) func(context.Context, *podInput) (*anyOutput, error) {
-		return func(ctx context.Context, in *podInput) (*anyOutput, error) {
-			v, err := onPod(ctx, a, in.Pod, do)
-			return &anyOutput{v}, err
-		}
-	}
-	huma.Register(routes, operator(huma.Operation{OperationID: "report", Method: http.MethodGet, Path: "/v1/pods/{pod}/report",
-		Summary: "What the comparator has seen"}, result), read(Operator.Report))
+	a.registerReports(routes, operator)
 	huma.Register(routes, operator(huma.Operation{OperationID: "verify", Method: http.MethodPost, Path: "/v1/pods/{pod}/verify",
 		Summary: "Compare the state of both stores now, or repair it"}, result),
 		func(ctx context.Context, in *verifyInput) (*anyOutput, error) {

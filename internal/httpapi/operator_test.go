@@ -56,6 +56,7 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 		"POST /v1/pods/{pod}/kill":                           "409",
 		"POST /v1/pods/{pod}/restore":                        "409",
 		"GET /v1/pods/{pod}/report":                          "200",
+		"POST /v1/pods/{pod}/report/sign":                    "200",
 		"POST /v1/pods/{pod}/verify":                         "200",
 		"GET /healthz":                                       "200",
 		"GET /readyz":                                        "503",
@@ -122,7 +123,7 @@ func TestOperatorRoutesNeedTheToken(t *testing.T) {
 			}
 		}
 	}
-	if n != 7 {
+	if n != 8 {
 		t.Errorf("%d operator routes were tried", n)
 	}
 }
@@ -159,9 +160,15 @@ func TestClient(t *testing.T) {
 		t.Errorf("pod: %+v, %v", p, err)
 	}
 	for what, do := range map[string]func() (json.RawMessage, error){
-		`{"by":"me","dry":true,"reason":"why","what":"kill"}`:     func() (json.RawMessage, error) { return c.Kill(ctx, "a", "me", "why", true) },
-		`{"by":"me","dry":false,"reason":"why","what":"restore"}`: func() (json.RawMessage, error) { return c.Restore(ctx, "a", "me", "why", false) },
-		`{"by":"","dry":false,"reason":"","what":"report"}`:       func() (json.RawMessage, error) { return c.Report(ctx, "a") },
+		`{"by":"me","dry":true,"reason":"why","what":"kill"}`:       func() (json.RawMessage, error) { return c.Kill(ctx, "a", "me", "why", true) },
+		`{"by":"me","dry":false,"reason":"why","what":"restore"}`:   func() (json.RawMessage, error) { return c.Restore(ctx, "a", "me", "why", false) },
+		`{"by":"24h","dry":false,"reason":"","what":"report json"}`: func() (json.RawMessage, error) { return c.Report(ctx, "a", "") },
+		`{"by":"2026-01-02T03:04:05+01:00","dry":false,"reason":"","what":"report json"}`: func() (json.RawMessage, error) {
+			return c.Report(ctx, "a", "2026-01-02T03:04:05+01:00")
+		},
+		`{"by":"me","dry":false,"reason":"why","what":"sign no-go since 7d"}`: func() (json.RawMessage, error) {
+			return c.Sign(ctx, "a", httpapi.SignRequest{As: "me", Decision: "no-go", Note: "why", Since: "7d"})
+		},
 		`{"by":"me","dry":true,"reason":"why","what":"repair, counters true"}`: func() (json.RawMessage, error) {
 			return c.Repair(ctx, "a", httpapi.VerifyRequest{By: "me", Reason: "why", DryRun: true, Counters: true})
 		},

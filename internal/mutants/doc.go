@@ -1,6 +1,7 @@
 // Package mutants switches protections off, one at a time, so that it can be
 // shown that each one is needed: internal/torture runs the product with a mutant
-// and must catch it. No configuration file can name one.
+// and must catch it. Some are bugs for a divergence report to show. No
+// configuration file can name one.
 //
 // # Usage
 //
@@ -21,5 +22,7 @@
 //
 // # Testing
 //
-// internal/torture must catch every mutant; see its tests.
+// internal/torture must catch every mutant of Names, and a report must show every
+// one of ReportNames; see their tests. The tests here show that the latter do what
+// they say.
 package mutants

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ type Servers struct {
 // Mutant switches one protection off. The zero Mutant changes nothing.
 type Mutant struct {
 	name    string
+	every   uint64        // of lose-mirror
 	redis   *redis.Client // with its default options
 	once    *redis.Client // without repeats
 	db      *sql.DB
@@ -38,16 +40,20 @@ func Make(name string, at Servers) (*Mutant, error) {
 	if name == "" {
 		return m, nil
 	}
-	if !Known(name) {
+	base, every, ok := parse(name)
+	if !ok || !Known(base) && !slices.Contains(ReportNames(), base) {
 		return nil, &holdover.InvalidError{Field: "mutate", Value: name, Problem: "is no mutant"}
 	}
-	switch name {
+	if m.name, m.every = base, every; every == 0 {
+		m.every = loseEvery
+	}
+	switch m.name {
 	case EndRecords, RedisRetries:
 		// Everything as go-redis has it when nobody thought about it.
 		m.redis = redis.NewClient(&redis.Options{Addr: at.RedisAddr})
 		m.once = redis.NewClient(&redis.Options{Addr: at.RedisAddr, MaxRetries: -1})
 	}
-	if name == EndRecords {
+	if m.name == EndRecords || m.name == GrantPastStock {
 		dsn, err := mysql.ParseDSN(at.MySQLDSN)
 		if err != nil {
 			return nil, fmt.Errorf("mutant %s: %w", name, err)
@@ -123,6 +129,12 @@ func (m *Mutant) MySQL(s dualwrite.MySQL) dualwrite.MySQL {
 		return oneAttemptMySQL{s}
 	case EndRecords:
 		return forgetfulMySQL{s, m}
+	case LoseMirror:
+		return &lossyMirror{MySQL: s, every: m.every}
+	case GrantPastStock:
+		return generousMySQL{s, m}
+	case SlowTail:
+		return &slowTail{MySQL: s}
 	}
 	return s
 }

@@ -1,4 +1,5 @@
--- Lists holds of an index ("holds" by expiry, "claiming" by time of the mark)
+-- Lists holds of an index ("holds" by expiry, "claiming" by time of the mark,
+-- "owed" by when MySQL failed to follow: all but what is held)
 -- that are at least age past, oldest first, those with one of the items if any
 -- are given. Reads at most bound entries; changes nothing. skip passes over that
 -- many matches, so that one hold that can't be ended does not hide the rest.
@@ -6,10 +7,10 @@ local index, age, shop, skip, limit, bound = unpack(ARGV, 5, 10)
 skip, limit, bound = tonumber(skip), tonumber(limit), tonumber(bound)
 local wanted, narrow = {}, false
 for i = 11, #ARGV do wanted[ARGV[i]], narrow = true, true end
-local want_state = index == 'holds' and 'held' or 'claiming'
+local want_state = { holds = 'held', claiming = 'claiming' }
 
 local function matches(h)
-  if h.state ~= want_state then return false end
+  if index == 'owed' and h.state == 'held' or index ~= 'owed' and h.state ~= want_state[index] then return false end
   if not narrow then return true end
   if h.shop ~= shop then return false end
   for item in string.gmatch(h.lines, '(%d+):%d+:%d+') do

@@ -10,5 +10,5 @@ local function begins(key, with) return string.sub(key, 1, #with) == with end
 for _, key in ipairs(page[2]) do
   if begins(key, PREFIX .. 'hold:') or begins(key, PREFIX .. 'adjust:') then redis.call('UNLINK', key) end
 end
-redis.call('UNLINK', HOLDS, CLAIMING, PREFIX .. 'adjusting')
+redis.call('UNLINK', HOLDS, CLAIMING, PREFIX .. 'owed', PREFIX .. 'adjusting')
 return turn_done(page[1])

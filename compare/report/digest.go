@@ -1,0 +1,48 @@
+package report
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"holdover"
+	"holdover/compare"
+)
+
+// digest is the SHA-256 of what the report was made of: not of the page, and
+// neither of sign-offs nor of who is live now.
+func digest(in Input, r Report, sorted []compare.Rollup) (string, error) {
+	h := sha256.New()
+	to := json.NewEncoder(h)
+	fences := []holdover.Fence{}
+	for _, c := range r.Timeline {
+		fences = append(fences, holdover.Fence{Pod: c.Pod, Epoch: c.Epoch, Stage: c.Stage, Latched: c.Latched, By: c.By, Reason: c.Reason, At: c.At})
+	}
+	var baselines []Baseline
+	for _, b := range []*Baseline{in.Baseline, in.Noise} {
+		if b != nil {
+			baselines = append(baselines, *b)
+		}
+	}
+	head := struct {
+		Schema       int
+		Pods         []string
+		Since, Until time.Time
+		Fences       []holdover.Fence
+		Verified     []Verification
+		Limits       Limits
+		Baselines    []Baseline
+		Rollups      int
+	}{r.Schema, r.Pods, r.From, r.To, fences, r.Verification, r.Limits, baselines, len(sorted)}
+	if err := to.Encode(head); err != nil {
+		return "", fmt.Errorf("digest of a report: %w", err)
+	}
+	for _, rollup := range sorted {
+		if err := to.Encode(rollup); err != nil {
+			return "", fmt.Errorf("digest of rollup %d of run %s: %w", rollup.Seq, rollup.Run, err)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

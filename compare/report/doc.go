@@ -1,0 +1,82 @@
+// Package report makes of rollups the page that somebody signs: a verdict with
+// every gate's value, limit and reason, and everything that it rests on.
+//
+// # Usage
+//
+//	r, err := report.Build(report.Input{Pods: pods, Since: since, Until: until, Rollups: rollups, Fences: fences, Verified: verified})
+//	err = r.WriteHTML(file) // WriteText, WriteMarkdown, WriteJSON
+//	changes, err := report.Diff(before, r)
+//
+// # The JSON
+//
+// WriteJSON writes one object. Keys stay what they are within a schema; others
+// may be added. Lists are never null, times are RFC 3339 in UTC, names of
+// stages, operations, outcomes, kinds and directions are those of the package
+// holdover and of compare. A "rate" object has rate, low and high, a "times"
+// object min_us, p50_us, p90_us, p99_us, p999_us (each with value, low, high;
+// low and high are null where there are too few values), max_us and sketch.
+//
+//	schema         1
+//	verdict        pass, fail or no-verdict
+//	gates          [name, ok, verdict, waived, value, threshold, unit, n, reason]
+//	pods           names; unknown_pods those of which nothing is in the data
+//	from, to       the period
+//	stages         that were observed
+//	instances      [pod, instance, run, version, config, started, from, to, state, rollups, lost, gap_s, missing_s]
+//	versions       of the builds; configs the hashes of their configurations
+//	timeline       [pod, at, epoch, stage, latched, by, reason, before]
+//	incidents      [pod, what, from, to, open, by, text]
+//	divergences    eligible, compared, differed, unexplained, unexplained_rate (rate),
+//	               kinds [kind, count, units, rate, budget, directions [direction, count, units], samples],
+//	               strata [name, eligible, compared, differed, unexplained, unexplained_rate, demanded]
+//	coverage       eligible, compared, bypassed, share, operations [stage, op, eligible, compared, differed, share],
+//	               outcomes [op, redis, mysql, count], pods [pod, eligible, compared, bypassed, share],
+//	               hours [hour, op, eligible, compared, share], never_seen
+//	latency        operations [stage, op, probe, pairs, redis, mysql, delta (times)], connections [store, tag, holds, held (times)],
+//	               baseline, shifts [stage, op, probe, quantile, tail, before_us, after_us, allowed_us]
+//	verification   [pod, at, epoch, redis_id, clean, differences, unsettled, summary, by, runs, clean_runs, age_s]
+//	selftest       planted, caught, missed, misclassified, by_kind [kind, planted, caught, seen_as]
+//	not_exercised  sentences
+//	sign_offs      [pod, stage, epoch, digest, verdict, decision, as, note, from, to, at, same_data]
+//	notes          sentences
+//	limits         what was demanded: the fields of Limits
+//	digest         SHA-256 of the data
+//
+// A sample is the [compare.Event] as it was written.
+//
+// # Guarantees
+//
+// The same input gives the same bytes: nothing is read from a clock, and lists
+// have an order. The digest is of the data (rollups, changes of stage,
+// verifications, limits, baselines), not of the page; sign-offs, notes and who is live
+// now are no part of it. Counts are the sums of the rollups, each counted
+// once, and a rollup whose own figures disagree is refused.
+//
+// A gate passes, fails, or can't be judged. One that fails makes the verdict
+// fail; without one, a gate that can't be judged makes it no-verdict: too few
+// observations, too little coverage, an instance that is missing, nothing
+// planted, no verification are never a pass. One unexplained divergence that
+// oversells fails, whatever number is allowed.
+//
+// Latency is a gate only against a baseline. Then the paired deltas are
+// compared, at four quantiles and on a grid over the tail, and may have grown by
+// a share of MySQL's own time in the baseline.
+//
+// Several bounds are shown; each holds by itself.
+//
+// # Concurrency
+//
+// Everything is a function of its arguments and keeps nothing. Build's memory
+// is that of its input and of one sum.
+//
+// # Failure
+//
+// Missing data is in the report. Data that contradicts itself, sketches of two
+// accuracies, and limits that make no sense are errors that name the rollup or field.
+// What comes from outside (tokens, reasons, notes, names) is escaped in each format.
+//
+// # Testing
+//
+// Golden files for each format in testdata, written anew with -update. The HTML
+// is opened in a headless Chromium where one is on PATH or named by the variable HOLDOVER_CHROMIUM.
+package report

@@ -1,0 +1,265 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"holdover/compare"
+	"holdover/compare/stats"
+)
+
+// The units of a gate's value.
+const (
+	unitShare   = "share"
+	unitCount   = "count"
+	unitSeconds = "seconds"
+)
+
+// judge makes the gates, in the order in which a person should read them, and
+// the verdict: fail when one fails, no-verdict when one could not be judged.
+func (r *Report) judge(in Input, s *sum) error {
+	r.Gates = []Gate{r.unexplained(), r.unexplainedRate()}
+	r.Gates = append(r.Gates, r.coverage()...)
+	r.Gates = append(r.Gates, r.budgets()...)
+	r.Gates = append(r.Gates, r.verification(), r.selfTest(), r.exercised(), r.panics(s))
+	r.Gates = append(r.Gates, r.instances(in), r.gaps())
+	if in.Baseline != nil {
+		g, err := r.latency(*in.Baseline, in.Noise)
+		if err != nil {
+			return err
+		}
+		r.Gates = append(r.Gates, g)
+	}
+	r.Verdict = Pass
+	for i := range r.Gates {
+		g := &r.Gates[i]
+		g.OK = g.Verdict == Pass
+		family, _, _ := strings.Cut(g.Name, ":")
+		g.Waived = slices.Contains(r.Limits.Waived, g.Name) || slices.Contains(r.Limits.Waived, family)
+		if !g.Waived {
+			r.Verdict = worst(r.Verdict, g.Verdict)
+		}
+	}
+	return nil
+}
+
+// unexplained counts. One that oversells is never allowed.
+func (r *Report) unexplained() Gate {
+	g := Gate{Name: "unexplained", Unit: unitCount, Value: float64(r.Divergences.Unexplained), Threshold: float64(r.Limits.Unexplained), N: r.Divergences.Compared}
+	var parts []string
+	oversell := false
+	for _, k := range r.Divergences.Kinds {
+		if k.Kind != compare.KindUnexplained.String() {
+			continue
+		}
+		for _, d := range k.Directions {
+			parts = append(parts, fmt.Sprintf("%d %s (%d units)", d.Count, d.Direction, d.Units))
+			oversell = oversell || d.Direction == compare.DirectionOversell
+		}
+	}
+	switch {
+	case oversell || r.Divergences.Unexplained > r.Limits.Unexplained:
+		g.Verdict, g.Reason = Fail, "differences that no evidence explains: "+strings.Join(parts, ", ")
+	case r.Divergences.Compared == 0:
+		g.Verdict, g.Reason = NoVerdict, "nothing was compared"
+	case len(parts) > 0:
+		g.Verdict, g.Reason = Pass, "within what is allowed: "+strings.Join(parts, ", ")
+	default:
+		g.Verdict, g.Reason = Pass, "every difference is explained by recorded evidence"
+	}
+	return g
+}
+
+// unexplainedRate asks whether there are enough observations for "none" to mean anything.
+func (r *Report) unexplainedRate() Gate {
+	limit, d := r.Limits.UnexplainedRate, r.Divergences
+	g := Gate{Name: "unexplained-rate", Unit: unitShare, Value: d.UnexplainedRate.High, Threshold: limit, N: d.Compared}
+	switch level := fmt.Sprintf("%g %%", 100*(1-r.Limits.Alpha)); {
+	case d.UnexplainedRate.High <= limit:
+		g.Verdict, g.Reason = Pass, fmt.Sprintf("at most %s with %s confidence, however often one looks", percent(d.UnexplainedRate.High), level)
+	case d.UnexplainedRate.Low > limit:
+		g.Verdict, g.Reason = Fail, fmt.Sprintf("at least %s with %s confidence", percent(d.UnexplainedRate.Low), level)
+	default:
+		g.Verdict, g.Reason = NoVerdict, fmt.Sprintf("%d compared observations can't rule out %s: with none unexplained it takes about %d",
+			d.Compared, percent(limit), stats.TrialsFor(limit, r.Limits.Alpha))
+	}
+	return g
+}
+
+// coverage is judged overall, of each pod, and of each operation in each stage.
+// Too little of it is never a failure: nothing was shown.
+func (r *Report) coverage() []Gate {
+	judge := func(name, what string, compared, of uint64) Gate {
+		g := Gate{Name: name, Unit: unitShare, Value: share(compared, of), Threshold: r.Limits.MinCoverage, N: of, Verdict: Pass,
+			Reason: fmt.Sprintf("%d of %d %s were compared", compared, of, what)}
+		if of == 0 || g.Value < r.Limits.MinCoverage {
+			g.Verdict = NoVerdict
+		}
+		return g
+	}
+	c := r.Coverage
+	all := judge("coverage", "operations", c.Compared, c.Eligible+c.Bypassed)
+	if c.Bypassed > 0 {
+		all.Reason += fmt.Sprintf("; %d bypassed the comparator", c.Bypassed)
+	}
+	if c.Compared == 0 {
+		all.Reason = "nothing was compared"
+	} else if c.Compared < r.Limits.MinCompared {
+		all.Verdict = NoVerdict
+		all.Reason += fmt.Sprintf(": fewer than %d say nothing", r.Limits.MinCompared)
+	}
+	gates := []Gate{all}
+	if len(r.Pods) > 1 || len(r.UnknownPods) > 0 {
+		for _, p := range c.Pods {
+			g := judge("coverage:pod/"+p.Pod, "operations of the pod", p.Compared, p.Eligible+p.Bypassed)
+			if slices.Contains(r.UnknownPods, p.Pod) {
+				g.Reason = "the pod is not known: neither a rollup nor a change of its stage is in the data; check its name"
+			}
+			gates = append(gates, g)
+		}
+	}
+	for _, o := range c.Operations {
+		if o.Eligible >= r.Limits.MinOperation {
+			gates = append(gates, judge(fmt.Sprintf("coverage:%s/%s", o.Stage, o.Op), "operations", o.Compared, o.Eligible))
+		}
+	}
+	return gates
+}
+
+// budgets: an explanation that is needed too often is no explanation.
+func (r *Report) budgets() (gates []Gate) {
+	for _, k := range r.Divergences.Kinds {
+		var kind compare.Kind
+		if err := kind.UnmarshalText([]byte(k.Kind)); err != nil || !kind.Explained() {
+			continue
+		}
+		g := Gate{Name: "budget:" + k.Kind, Unit: unitCount, Value: float64(k.Count), Threshold: float64(k.Budget), N: r.Divergences.Eligible,
+			Verdict: Pass, Reason: fmt.Sprintf("%d explained, %d allowed", k.Count, k.Budget)}
+		if k.Count > k.Budget {
+			g.Verdict = Fail
+			var parts []string
+			for _, d := range k.Directions {
+				parts = append(parts, fmt.Sprintf("%d %s (%d units)", d.Count, d.Direction, d.Units))
+			}
+			g.Reason = fmt.Sprintf("more than the %d that evidence of this kind may explain: %s", k.Budget, strings.Join(parts, ", "))
+		}
+		gates = append(gates, g)
+	}
+	return gates
+}
+
+// verification asks for the newest one of each pod: clean, and young.
+func (r *Report) verification() Gate {
+	g := Gate{Name: "verification", Unit: unitCount, Verdict: Pass, N: uint64(len(r.Verification)), Reason: "the newest of each pod is clean"}
+	var reasons []string
+	for _, pod := range r.Pods {
+		i := slices.IndexFunc(r.Verification, func(v Verification) bool { return v.Pod == pod })
+		if i < 0 {
+			g.Verdict = worst(g.Verdict, NoVerdict)
+			reasons = append(reasons, pod+" was not verified: run holdover verify --pod "+pod)
+			continue
+		}
+		v := r.Verification[i]
+		g.Value += float64(v.Differences)
+		switch {
+		case v.Differences > 0:
+			g.Verdict = Fail
+			reasons = append(reasons, fmt.Sprintf("%s: %d differences between the stores at %s: %s", pod, v.Differences, stamp(v.At), v.Summary))
+		case !v.Clean:
+			g.Verdict = worst(g.Verdict, NoVerdict)
+			reasons = append(reasons, fmt.Sprintf("%s: not clean at %s (%d unsettled): %s", pod, stamp(v.At), v.Unsettled, v.Summary))
+		case v.Age > r.Limits.VerifiedWithin.Seconds():
+			g.Verdict = worst(g.Verdict, NoVerdict)
+			reasons = append(reasons, fmt.Sprintf("%s: the newest is %s old, more than %s", pod, seconds(v.Age), seconds(r.Limits.VerifiedWithin.Seconds())))
+		}
+	}
+	if len(r.Pods) == 0 {
+		g.Verdict, g.Reason = NoVerdict, "there is no pod"
+	}
+	if len(reasons) > 0 {
+		g.Reason = strings.Join(reasons, "; ")
+	}
+	return g
+}
+
+// selfTest: what is planted must be seen, and as what it is. A comparator that
+// saw nothing wrong is believed only then.
+func (r *Report) selfTest() Gate {
+	t := r.SelfTest
+	g := Gate{Name: "selftest", Unit: unitCount, Value: float64(t.Missed + t.Misclassified), N: t.Planted, Verdict: Pass,
+		Reason: fmt.Sprintf("all %d planted divergences were caught", t.Planted)}
+	switch {
+	case t.Planted == 0:
+		g.Verdict, g.Reason = NoVerdict, "nothing was planted: it is not known whether the comparator sees; run holdover selftest"
+	case t.Missed+t.Misclassified > 0:
+		var parts []string
+		for _, k := range t.ByKind {
+			if k.Planted > k.Caught {
+				parts = append(parts, fmt.Sprintf("%d of %d %s", k.Planted-k.Caught, k.Planted, k.Kind))
+			}
+		}
+		g.Verdict, g.Reason = Fail, fmt.Sprintf("the comparator missed %d planted divergences and took %d for something else (%s): don't believe the rest of this page",
+			t.Missed, t.Misclassified, strings.Join(parts, ", "))
+	}
+	return g
+}
+
+// exercised: what has to have happened.
+func (r *Report) exercised() Gate {
+	var missing []string
+	for _, name := range r.Limits.MustSee {
+		if slices.Contains(r.Coverage.NeverSeen, name) {
+			missing = append(missing, name)
+		}
+	}
+	g := Gate{Name: "exercised", Unit: unitCount, Value: float64(len(r.Limits.MustSee) - len(missing)), Threshold: float64(len(r.Limits.MustSee)),
+		N: r.Coverage.Eligible, Verdict: Pass, Reason: "all that must occur did"}
+	if len(missing) > 0 {
+		g.Verdict, g.Reason = NoVerdict, "never seen: "+strings.Join(missing, ", ")
+	} else if len(r.Limits.MustSee) == 0 {
+		g.Reason = "nothing is demanded"
+	}
+	return g
+}
+
+func (r *Report) panics(s *sum) Gate {
+	g := Gate{Name: "panics", Unit: unitCount, Value: float64(s.Panics), N: r.Coverage.Eligible, Verdict: Pass, Reason: "no comparison panicked"}
+	if s.Panics > 0 {
+		g.Verdict, g.Reason = Fail, fmt.Sprintf("%d comparisons panicked, a bug of holdover: report it", s.Panics)
+	} else if r.Coverage.Eligible == 0 {
+		g.Verdict, g.Reason = NoVerdict, "nothing was compared"
+	}
+	return g
+}
+
+func (r *Report) instances(in Input) Gate {
+	who := absent(r.Instances, in.Instances, r.Pods)
+	g := Gate{Name: "instances", Unit: unitCount, Value: float64(len(who)), N: uint64(len(r.Instances)), Verdict: Pass,
+		Reason: fmt.Sprintf("all %d runs reported to their end, or to the end of the period", len(r.Instances))}
+	switch {
+	case len(who) > 0:
+		g.Verdict, g.Reason = NoVerdict, strings.Join(who, "; ")
+	case len(r.Instances) == 0:
+		g.Verdict, g.Reason = NoVerdict, "no instance reported"
+	}
+	return g
+}
+
+// gaps: what was not counted may have been anything.
+func (r *Report) gaps() Gate {
+	g := Gate{Name: "gaps", Unit: unitSeconds, Threshold: r.Limits.MaxGap.Seconds(), N: uint64(len(r.Instances)), Verdict: Pass, Reason: "no stretch is missing"}
+	for _, run := range r.Instances {
+		if run.Gap > g.Value {
+			g.Value = run.Gap
+			g.Reason = fmt.Sprintf("the longest stretch without counts is %s, of %s of %s (run %s)", seconds(run.Gap), run.Instance, run.Pod, run.Run)
+		}
+	}
+	switch {
+	case len(r.Instances) == 0:
+		g.Verdict, g.Reason = NoVerdict, "no instance reported"
+	case g.Value > g.Threshold:
+		g.Verdict = NoVerdict
+	}
+	return g
+}

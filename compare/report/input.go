@@ -1,0 +1,175 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"holdover"
+	"holdover/compare"
+)
+
+// Input is everything that a report is made of. The same input gives the same
+// report, byte for byte.
+type Input struct {
+	// Pods to report on; those of the rollups and fences when empty. A pod that
+	// is named here and is not in the data is reported as unknown.
+	Pods []string
+	// Since and Until bound the period: rollups that touch it are counted whole.
+	// Zero: from the first rollup, to the last.
+	Since, Until time.Time
+	// Rollups in any order. Of two with one run and number the later one counts:
+	// an open rollup grows.
+	Rollups []compare.Rollup
+	// Fences is each change of agreement, oldest first; those before Since say
+	// what the period began with.
+	Fences []holdover.Fence
+	// Verified is the complete verifications in the period, and the newest before it.
+	Verified []holdover.Verified
+	// SignOffs are shown. They are no part of the digest.
+	SignOffs []holdover.SignOff
+	// Instances are the live ones of each pod, which have to be reporting; nil
+	// where nobody can be asked. They are no part of the digest.
+	Instances map[string][]holdover.Instance
+	// Notes is what the reader should know of how the data was read.
+	Notes []string
+	// Baseline is the times of an earlier period. With it, slower is a gate.
+	Baseline *Baseline
+	// Noise is what a calibration saw between two equal stores: a delta within
+	// it is no delta.
+	Noise *Baseline
+	// Limits are what the gates demand.
+	Limits Limits
+}
+
+// Baseline is the times of another report.
+type Baseline struct {
+	Digest string // of that report
+	Rows   []Latency
+}
+
+// BaselineOf takes the times of a report, to compare another one with.
+func BaselineOf(r Report) *Baseline {
+	return &Baseline{Digest: r.Digest, Rows: r.Latency.Operations}
+}
+
+// Budget bounds how many divergences of one kind may be explained: the larger
+// of Floor and Share of the eligible observations.
+type Budget struct {
+	Floor uint64  `json:"floor"`
+	Share float64 `json:"share"` // 0.01 is 1 %
+}
+
+// allows is the most that it allows.
+func (b Budget) allows(eligible uint64) uint64 {
+	return max(b.Floor, uint64(b.Share*float64(eligible)))
+}
+
+// Limits are what the gates demand. Zero fields mean the default.
+type Limits struct {
+	// Alpha is the level of every bound and interval; 0.05, which is 95 %.
+	Alpha float64 `json:"alpha"`
+	// MinCoverage is the least share of observations that must have been
+	// compared, overall, of each pod, and of each operation in each stage; 0.9.
+	MinCoverage float64 `json:"min_coverage"`
+	// MinCompared is how many compared observations there must be at least; 100.
+	MinCompared uint64 `json:"min_compared"`
+	// MinOperation is how often an operation must have occurred in a stage for
+	// its own coverage to be judged; 20. One that is rarer is listed as hardly exercised.
+	MinOperation uint64 `json:"min_operation"`
+	// Unexplained is how many unexplained divergences are allowed; 0. One that
+	// oversells is never allowed.
+	Unexplained uint64 `json:"unexplained"`
+	// UnexplainedRate is the rate of unexplained divergences that the
+	// observations must rule out; 0.001.
+	UnexplainedRate float64 `json:"unexplained_rate"`
+	// Budget is the budget of each kind that Budgets does not name; 100 or 5 %.
+	Budget Budget `json:"budget"`
+	// Budgets overrides Budget by the name of the kind.
+	Budgets map[string]Budget `json:"budgets,omitempty"`
+	// VerifiedWithin is how old the newest verification of a pod may be at the
+	// end of the period; 24 h.
+	VerifiedWithin time.Duration `json:"verified_within_ns"`
+	// MaxGap is the longest stretch of an instance's life that may be missing,
+	// and how long its last rollup may be back; 5 min.
+	MaxGap time.Duration `json:"max_gap_ns"`
+	// MustSee names the strata that must have occurred; claim, release, expire,
+	// last-unit and refused. A list with one empty name demands none.
+	MustSee []string `json:"must_see"`
+	// SlowerBy is the share of MySQL's time in the baseline by which the paired
+	// delta may have grown, at each quantile; 0.1.
+	SlowerBy float64 `json:"slower_by"`
+	// SlowerByAtLeast is the growth that is always allowed; 100 µs.
+	SlowerByAtLeast time.Duration `json:"slower_by_at_least_ns"`
+	// Waived names gates that are shown and not demanded (selftest,
+	// verification, exercised ...).
+	Waived []string `json:"waived,omitempty"`
+}
+
+func (l Limits) withDefaults() (Limits, error) {
+	setDefault(&l.Alpha, 0.05)
+	setDefault(&l.MinCoverage, 0.9)
+	setDefault(&l.MinCompared, 100)
+	setDefault(&l.MinOperation, 20)
+	setDefault(&l.UnexplainedRate, 1e-3)
+	setDefault(&l.Budget, Budget{Floor: 100, Share: 0.05})
+	setDefault(&l.VerifiedWithin, 24*time.Hour)
+	setDefault(&l.MaxGap, 5*time.Minute)
+	setDefault(&l.SlowerBy, 0.1)
+	setDefault(&l.SlowerByAtLeast, 100*time.Microsecond)
+	if l.MustSee == nil {
+		l.MustSee = []string{"claim", "release", "expire", "last-unit", "refused"}
+	}
+	l.MustSee = slices.DeleteFunc(slices.Clone(l.MustSee), func(name string) bool { return name == "" })
+
+	var errs []error
+	bad := func(field string, value any, problem string) {
+		errs = append(errs, &holdover.InvalidError{Field: "report " + field, Value: fmt.Sprint(value), Problem: problem})
+	}
+	for field, v := range map[string]float64{"alpha": l.Alpha, "unexplained_rate": l.UnexplainedRate, "budget share": l.Budget.Share} {
+		if !(v >= 0 && v < 1) {
+			bad(field, v, "must be at least 0 and below 1")
+		}
+	}
+	if !(l.MinCoverage > 0 && l.MinCoverage <= 1) {
+		bad("min_coverage", l.MinCoverage, "must be above 0 and at most 1")
+	}
+	if !(l.SlowerBy >= 0) || l.SlowerByAtLeast < 0 {
+		bad("slower_by", fmt.Sprint(l.SlowerBy, " ", l.SlowerByAtLeast), "is negative")
+	}
+	if l.VerifiedWithin < 0 || l.MaxGap < 0 {
+		bad("limits", fmt.Sprint(l.VerifiedWithin, " ", l.MaxGap), "are negative")
+	}
+	for name, b := range l.Budgets {
+		var k compare.Kind
+		if err := k.UnmarshalText([]byte(name)); err != nil || !k.Explained() {
+			bad("budgets", name, "is not a kind that evidence explains")
+		}
+		if !(b.Share >= 0 && b.Share <= 1) {
+			bad("budgets "+name, b.Share, "must be a share between 0 and 1")
+		}
+	}
+	for _, name := range l.MustSee {
+		if !slices.Contains(compare.StratumNames(), name) {
+			bad("must_see", name, "is not a stratum: want some of "+strings.Join(compare.StratumNames(), ", "))
+		}
+	}
+	return l, errors.Join(errs...)
+}
+
+// budget is the budget of one kind.
+func (l Limits) budget(kind string) Budget {
+	if b, ok := l.Budgets[kind]; ok {
+		return b
+	}
+	return l.Budget
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

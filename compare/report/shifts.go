@@ -1,0 +1,130 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"holdover"
+	"holdover/compare/stats"
+)
+
+// latency compares the paired deltas with those of a baseline. The delta is
+// used because what slows both stores, as a busy machine does, is in both times
+// of a pair. What is allowed is a share of MySQL's own time: a share of a delta,
+// which may be near zero, is nothing.
+func (r *Report) latency(baseline Baseline, noise *Baseline) (Gate, error) {
+	g := Gate{Name: "latency", Unit: unitCount, Verdict: Pass}
+	r.Latency.Baseline = baseline.Digest
+	judged := 0
+	for _, now := range r.Latency.Operations {
+		before := row(baseline.Rows, now)
+		if before == nil {
+			continue
+		}
+		var quiet *Latency
+		if noise != nil {
+			quiet = row(noise.Rows, now)
+			if quiet == nil { // a calibration may have run in another stage
+				quiet = rowOf(noise.Rows, func(l Latency) bool { return l.Op == now.Op })
+			}
+		}
+		levels, err := slower(*before, now, quiet, r.Limits)
+		if err != nil {
+			return Gate{}, err
+		}
+		moved := shiftsOf(now, *before, levels)
+		r.Latency.Shifts = append(r.Latency.Shifts, moved...)
+		if slices.ContainsFunc(levels, func(l stats.Level) bool { return l.Judged && l.Q >= 0.9 }) {
+			judged++
+			g.N += now.Pairs
+		}
+	}
+	g.Value = float64(len(r.Latency.Shifts))
+	switch {
+	case len(r.Latency.Shifts) > 0:
+		g.Verdict = Fail
+		var parts []string
+		for _, s := range r.Latency.Shifts {
+			what := ""
+			if s.Tail {
+				what = " (the tail alone)"
+			}
+			parts = append(parts, fmt.Sprintf("%s %s %s %s%s: %s over redis, %s before", s.Stage, s.Op, asked(s.Probe), s.Quantile, what, micros(s.After), micros(s.Before)))
+		}
+		g.Reason = "mysql became slower: " + strings.Join(parts, "; ")
+	case judged == 0:
+		g.Verdict, g.Reason = NoVerdict, "the period and the baseline have no operation in common with times enough to compare"
+	default:
+		g.Reason = fmt.Sprintf("in %d operations no quantile is slower than the baseline by more than %s of mysql's time there", judged, percent(r.Limits.SlowerBy))
+	}
+	return g, nil
+}
+
+func row(rows []Latency, like Latency) *Latency {
+	return rowOf(rows, func(l Latency) bool { return l.Stage == like.Stage && l.Op == like.Op && l.Probe == like.Probe })
+}
+
+func rowOf(rows []Latency, fits func(Latency) bool) *Latency {
+	if i := slices.IndexFunc(rows, fits); i >= 0 {
+		return &rows[i]
+	}
+	return nil
+}
+
+// slower compares the deltas of one operation at each quantile.
+func slower(before, now Latency, noise *Latency, limits Limits) ([]stats.Level, error) {
+	var d [4]stats.Dist
+	for i, s := range []Series{before.Delta, now.Delta, before.MySQL} {
+		var err error
+		if d[i], err = dist(s); err != nil {
+			return nil, err
+		}
+	}
+	if noise != nil {
+		var err error
+		if d[3], err = dist(noise.Delta); err != nil {
+			return nil, err
+		}
+	}
+	allowed := func(q float64) float64 {
+		least := float64(limits.SlowerByAtLeast) / float64(time.Microsecond)
+		if noise != nil { // two equal stores, on either side
+			least = max(least, math.Abs(d[3].Quantile(q)), math.Abs(d[3].Quantile(1-q)))
+		}
+		return max(least, limits.SlowerBy*d[2].Quantile(q))
+	}
+	return stats.Shift(d[0], d[1], allowed, limits.Alpha), nil
+}
+
+// shiftsOf names what moved. Quantiles of the grid over the tail are named only
+// when none of the four that a report shows moved there: one reason is enough.
+func shiftsOf(now, before Latency, levels []stats.Level) (out []Shift) {
+	body, shown := false, false
+	for _, l := range levels {
+		body = body || l.Moved && l.Q < 0.95
+		shown = shown || l.Moved && !l.Tail && l.Q >= 0.99
+	}
+	deltaNow, _ := dist(now.Delta) // slower has shown that they can be read
+	deltaBefore, _ := dist(before.Delta)
+	for _, l := range levels {
+		if !l.Moved || l.Tail && shown {
+			continue
+		}
+		out = append(out, Shift{
+			Stage: now.Stage, Op: now.Op, Probe: now.Probe, Quantile: l.Name, Tail: !body,
+			Before: deltaBefore.Quantile(l.Q), After: deltaNow.Quantile(l.Q), Allowed: l.Tolerance,
+		})
+	}
+	return out
+}
+
+// stageOp names a row for a person.
+func stageOp(stage holdover.Stage, op string, probe bool) string {
+	if probe {
+		return fmt.Sprintf("%s %s (probe)", stage, op)
+	}
+	return fmt.Sprintf("%s %s", stage, op)
+}

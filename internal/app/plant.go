@@ -1,0 +1,137 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"holdover"
+	"holdover/compare"
+	"holdover/dualwrite"
+	"holdover/internal/plant"
+)
+
+// plantedOn tells the shop on which divergences are planted; nil: there is none.
+func (s *Stores) plantedOn() func(shop int64) bool {
+	if s.reserved == 0 {
+		return nil
+	}
+	return func(shop int64) bool { return shop == s.reserved }
+}
+
+// reach puts the planter's hand between a facade and its stores; nil when no
+// shop is reserved.
+func (s *Stores) reach(c *dualwrite.Config) *plant.Hand {
+	if s.reserved == 0 {
+		return nil
+	}
+	hand := plant.NewHand(s.reserved)
+	c.Redis, c.MySQL, c.Observe = hand.Redis(c.Redis), hand.MySQL(c.MySQL), hand.Watch(c.Observe)
+	return hand
+}
+
+// plantLock keeps planters of other processes out.
+const plantLock = "plant"
+
+func (s *Stores) plants(instance string, hand *plant.Hand, f *dualwrite.Facade, c *compare.Comparator) plant.Config {
+	return plant.Config{
+		Pod: s.Name, Instance: instance, Shop: s.reserved, Hand: hand, Facade: f, Comparator: c, Redis: s.Redis, MySQL: s.MySQL,
+		Alone: func(ctx context.Context, do func(context.Context) error) (bool, error) {
+			return s.MySQL.Alone(ctx, plantLock, do)
+		},
+	}
+}
+
+// openPlanter makes the pod's planter, unless no shop is reserved or the
+// configuration wants no plants.
+func (p *Pod) openPlanter(hand *plant.Hand) (err error) {
+	if hand == nil || p.cfg.Compare.SelftestEvery < 0 {
+		return nil
+	}
+	c := p.plants(p.cfg.Instance, hand, p.Facade, p.Comparator)
+	c.Every, c.Logger = p.cfg.Compare.SelftestEvery, p.log
+	p.planter, err = plant.New(c)
+	return err
+}
+
+// ErrNoReservedShop: nothing may be planted in this pod.
+var ErrNoReservedShop = errors.New("no shop is reserved for planted divergences: set the pod's reserved_shop to one of its shops that no buyer uses")
+
+// SelfTest plants each kind times often in a live pod, with a facade and a
+// comparator of its own, and counts what was caught.
+func SelfTest(ctx context.Context, c Config, s *Stores, times int) (r plant.Result, err error) {
+	if s.reserved == 0 {
+		return r, fmt.Errorf("pod %s: %w", s.Name, ErrNoReservedShop)
+	}
+	began := time.Now()
+	dir, err := os.MkdirTemp("", "holdover-selftest-")
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	events := filepath.Join(dir, "selftest.jsonl")
+	cmp, err := compare.New(compare.Config{Pod: s.Name, Instance: c.Instance, Path: events, Reserved: s.plantedOn(), Logger: c.Logger})
+	if err != nil {
+		return r, err
+	}
+	fence, failed, err := s.plantAll(ctx, c, cmp, times)
+	if err := errors.Join(err, cmp.Close()); err != nil {
+		return r, err
+	}
+	rollups, _, err := compare.ReadRollups(events)
+	if err != nil {
+		return r, err
+	}
+	total, err := compare.Sum(rollups)
+	if err != nil {
+		return r, err
+	}
+	r = plant.Count(total.Planted, plant.Kinds(), times)
+	for _, f := range failed {
+		r.OK, r.Failed = false, append(r.Failed, Hinted(f).Error())
+	}
+	r.Pod, r.Stage, r.Seconds = s.Name, fence.Stage.String(), time.Since(began).Seconds()
+	return r, nil
+}
+
+// plantAll runs a facade of its own while it plants. It does no other
+// instance's work: it only mirrors what is planted.
+func (s *Stores) plantAll(ctx context.Context, c Config, cmp *compare.Comparator, times int) (fence holdover.Fence, failed []error, err error) {
+	own := c.facade(s)
+	own.Instance, own.Observe, own.Verify = c.Instance+" selftest", cmp.Observe, s.verify
+	own.SweepEvery, own.ReadinessEvery = 24*time.Hour, -1
+	hand := s.reach(&own)
+	f, err := dualwrite.New(own)
+	if err != nil {
+		return fence, nil, err
+	}
+	if err := f.Look(ctx); err != nil {
+		return fence, nil, err
+	}
+	if fence, err = f.Agreed(); err != nil {
+		return fence, nil, err
+	}
+	if !fence.Stage.Dual() {
+		return fence, nil, fmt.Errorf("pod %s is in %s, where nothing is compared: a self-test needs shadow, joint or mysql: %w", s.Name, fence.Stage, holdover.ErrNotReady)
+	}
+	planter, err := plant.New(s.plants(own.Instance, hand, f, cmp))
+	if err != nil {
+		return fence, nil, err
+	}
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(background) })
+	defer running.Wait()
+	defer stop()
+	for range times {
+		failed = append(failed, planter.PlantEach(ctx)...)
+		if ctx.Err() != nil {
+			return fence, failed, ctx.Err()
+		}
+	}
+	return fence, failed, nil
+}

@@ -1,0 +1,182 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"holdover"
+	"holdover/compare"
+	"holdover/compare/report"
+)
+
+// ReportOptions say what a report is about.
+type ReportOptions struct {
+	// Since begins the period. Until ends it; zero: now, and then the instances
+	// that live now have to be reporting.
+	Since, Until time.Time
+	// Baseline and Noise are earlier times to compare with; nil: none.
+	Baseline, Noise *report.Baseline
+	// Limits are what the gates demand.
+	Limits report.Limits
+}
+
+// Report is the divergence report of pods, over all instances, from what their
+// MySQLs keep. It needs no instance, and no Redis.
+func Report(ctx context.Context, c Config, pods []*Stores, o ReportOptions) (report.Report, error) {
+	in := report.Input{Since: o.Since, Until: o.Until, Baseline: o.Baseline, Noise: o.Noise, Limits: o.Limits}
+	if o.Until.IsZero() {
+		in.Until, in.Instances = time.Now().UTC(), map[string][]holdover.Instance{}
+	}
+	for _, s := range pods {
+		in.Pods = append(in.Pods, s.Name)
+		if err := s.reported(ctx, &in); err != nil {
+			return report.Report{}, fmt.Errorf("pod %s: the report needs its MySQL (or --events FILE): %w", s.Name, Hinted(err))
+		}
+		if o.Until.IsZero() {
+			s.alive(ctx, c, &in)
+		}
+	}
+	return report.Build(in)
+}
+
+// longestRollup: periods are no longer (validate.go), so none that touches a
+// report's period begins earlier.
+const longestRollup = time.Hour
+
+// reported adds what the pod's MySQL keeps of the period.
+func (s *Stores) reported(ctx context.Context, in *report.Input) error {
+	err := s.MySQL.Comparisons(ctx, in.Since.Add(-longestRollup), in.Until, func(c holdover.Comparison) error {
+		r, err := rollupOf(c)
+		if err == nil && r.To.After(in.Since) {
+			in.Rollups = append(in.Rollups, r)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fences, err := s.MySQL.FencesSince(ctx, in.Since)
+	if err != nil {
+		return err
+	}
+	for _, f := range fences {
+		if f.At.Before(in.Until) {
+			in.Fences = append(in.Fences, f)
+		}
+	}
+	verified, err := s.MySQL.VerifiedSince(ctx, in.Since)
+	if err != nil {
+		return err
+	}
+	for _, v := range verified {
+		if v.At.Before(in.Until) {
+			in.Verified = append(in.Verified, v)
+		}
+	}
+	signed, err := s.MySQL.SignOffs(ctx, in.Since)
+	in.SignOffs = append(in.SignOffs, signed...)
+	return err
+}
+
+// alive adds who lives now, or a note that this can't be told.
+func (s *Stores) alive(ctx context.Context, c Config, in *report.Input) {
+	if fence, err := s.MySQL.Fence(ctx); err == nil && fence.Stage == holdover.StageMySQLOnly {
+		in.Notes = append(in.Notes, fmt.Sprintf("pod %s: which instances live is not known in mysql-only", s.Name))
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	live, err := s.Redis.Instances(ctx, c.InstanceMaxAge())
+	if err != nil {
+		in.Notes = append(in.Notes, fmt.Sprintf("pod %s: which instances live is not known: %v", s.Name, err))
+		return
+	}
+	if live == nil {
+		live = []holdover.Instance{}
+	}
+	in.Instances[s.Name] = live
+}
+
+// ReportOffline is the report of event files, spooled records and folders of
+// them, of these pods or of all that are there: it needs no store. Who agreed on
+// what, verifications and sign-offs are not in them.
+func ReportOffline(paths, pods []string, o ReportOptions) (report.Report, error) {
+	files, err := eventFiles(paths)
+	if err != nil {
+		return report.Report{}, err
+	}
+	rollups, notes, err := compare.ReadRollups(files...)
+	if err != nil {
+		return report.Report{}, err
+	}
+	in := report.Input{Pods: pods, Since: o.Since, Until: o.Until, Rollups: rollups, Notes: notes, Baseline: o.Baseline, Noise: o.Noise, Limits: o.Limits}
+	in.Notes = append(in.Notes, "read from files: changes of stage, kills, verifications and sign-offs are not in them")
+	return report.Build(in)
+}
+
+// The formats of a report.
+const (
+	FormatJSON, FormatHTML, FormatMarkdown, FormatText = "json", "html", "md", "text"
+)
+
+// WriteReport writes r in a format.
+func WriteReport(w io.Writer, r report.Report, format string) error {
+	switch format {
+	case FormatJSON:
+		return r.WriteJSON(w)
+	case FormatHTML:
+		return r.WriteHTML(w)
+	case FormatMarkdown:
+		return r.WriteMarkdown(w)
+	case FormatText:
+		return r.WriteText(w)
+	}
+	return &holdover.InvalidError{Field: "format", Value: clip(format), Problem: "must be json, html, md or text"}
+}
+
+// ParsePeriod reads the two ends of a report's period: RFC 3339 times, dates
+// (UTC), or durations back from now, which may be in days and weeks (7d, 2w). An
+// empty until is the zero time.
+func ParsePeriod(since, until string, now time.Time) (from, to time.Time, err error) {
+	if from, err = parseMoment(since, now); err != nil {
+		return from, to, &holdover.InvalidError{Field: "since", Value: clip(since), Problem: err.Error()}
+	}
+	if until != "" {
+		if to, err = parseMoment(until, now); err != nil {
+			return from, to, &holdover.InvalidError{Field: "until", Value: clip(until), Problem: err.Error()}
+		}
+		if !to.After(from) {
+			return from, to, &holdover.InvalidError{Field: "until", Value: clip(until), Problem: "must be after since"}
+		}
+	}
+	return from, to, nil
+}
+
+var errMoment = errors.New("must be a duration back from now like 90m, 24h, 7d or 2w, a date, or an RFC 3339 time")
+
+func parseMoment(text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at.UTC(), nil
+		}
+	}
+	for unit, length := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
+		if number, is := strings.CutSuffix(text, unit); is {
+			n, err := strconv.ParseUint(number, 10, 16)
+			if err != nil || n == 0 || n > 10_000 {
+				return time.Time{}, errMoment
+			}
+			return now.Add(-time.Duration(n) * length).UTC(), nil
+		}
+	}
+	back, err := time.ParseDuration(text)
+	if err != nil || back <= 0 {
+		return time.Time{}, errMoment
+	}
+	return now.Add(-back).UTC(), nil
+}

@@ -1,0 +1,139 @@
+package app
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"holdover"
+	"holdover/compare/report"
+)
+
+// TestParsePeriod: durations back from now, dates and times; anything else is
+// refused with the field's name.
+func TestParsePeriod(t *testing.T) {
+	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"7d": now.AddDate(0, 0, -7), "2w": now.AddDate(0, 0, -14), "90m": now.Add(-90 * time.Minute), "1h30m": now.Add(-90 * time.Minute),
+		"2026-03-01": time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), "2026-03-01T10:00:00+02:00": time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC),
+	} {
+		if from, to, err := ParsePeriod(text, "", now); err != nil || !from.Equal(want) || !to.IsZero() {
+			t.Errorf("%s: %s, %s, %v", text, from, to, err)
+		}
+	}
+	if from, to, err := ParsePeriod("7d", "1d", now); err != nil || !from.Equal(now.AddDate(0, 0, -7)) || !to.Equal(now.AddDate(0, 0, -1)) {
+		t.Errorf("%s, %s, %v", from, to, err)
+	}
+	for _, bad := range [][2]string{
+		{"", ""}, {"0d", ""}, {"-1d", ""}, {"1.5d", ""}, {"-1h", ""}, {"0s", ""}, {"7", ""}, {"99999d", ""}, {"yesterday", ""}, {"2026-13-01", ""},
+		{"7d", "8d"}, {"7d", "7d"}, {"7d", "x"}, {strings.Repeat("9", 1000) + "d", ""},
+	} {
+		_, _, err := ParsePeriod(bad[0], bad[1], now)
+		if !errors.Is(err, holdover.ErrInvalid) || !(strings.Contains(err.Error(), "since") || strings.Contains(err.Error(), "until")) || len(err.Error()) > 300 {
+			t.Errorf("%q to %q: %v", bad[0], bad[1], err)
+		}
+	}
+}
+
+// TestHash: it is the same in all instances of an installation, has no secret in
+// it, and another one as soon as something else differs.
+func TestHash(t *testing.T) {
+	c := Config{Instance: "one", Pods: []PodConfig{{Name: "pod-a", Shops: []string{"1-9"}, Redis: RedisConfig{Addr: "a:1", Password: "p"}, MySQL: MySQLConfig{DSN: "user:secret@tcp(a:1)/s"}}}}.WithDefaults()
+	change := func(do func(*Config)) string {
+		other := c
+		other.Pods = []PodConfig{c.Pods[0]}
+		do(&other)
+		return other.Hash()
+	}
+	for name, do := range map[string]func(*Config){
+		"instance": func(c *Config) { c.Instance, c.Listen = "two", "127.0.0.1:1" }, "token": func(c *Config) { c.OperatorToken = "x" },
+		"password": func(c *Config) { c.Pods[0].Redis.Password, c.Pods[0].MySQL.DSN = "q", "user:other@tcp(a:1)/s" },
+	} {
+		if change(do) != c.Hash() {
+			t.Errorf("another %s makes another hash", name)
+		}
+	}
+	for name, do := range map[string]func(*Config){
+		"timing": func(c *Config) { c.Timing.Call++ }, "shops": func(c *Config) { c.Pods[0].Shops = []string{"1-8"} },
+		"server": func(c *Config) { c.Pods[0].MySQL.DSN = "user:secret@tcp(b:1)/s" },
+	} {
+		if change(do) == c.Hash() {
+			t.Errorf("another %s makes the same hash", name)
+		}
+	}
+}
+
+// TestSignOfThePast: a go is for the stage that the report reaches into.
+func TestSignOfThePast(t *testing.T) {
+	s := newStores(t, newConfig(t))
+	fences(t, s, holdover.StageRedis, holdover.StageShadow)
+	passed := func(to time.Time) report.Report {
+		return report.Report{Verdict: report.Pass, Pods: []string{"pod-a"}, Digest: "abc", From: to.Add(-time.Hour), To: to}
+	}
+	o := SignOptions{As: "Ada", Decision: "go", Note: "fine"}
+	if _, err := Sign(t.Context(), s, passed(time.Now().Add(-time.Minute)), o); !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "before the pod came to shadow") {
+		t.Errorf("an old report: %v", err)
+	}
+	other := passed(time.Now().Add(time.Minute))
+	other.Pods = []string{"pod-b"}
+	if _, err := Sign(t.Context(), s, other, o); !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "about pod-b") {
+		t.Errorf("another pod's: %v", err)
+	}
+	failed := passed(time.Now().Add(time.Minute))
+	failed.Verdict, failed.Gates = report.Fail, []report.Gate{{Name: "unexplained", Reason: "3 of them"}, {Name: "gaps", Waived: true}}
+	if _, err := Sign(t.Context(), s, failed, o); !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "unexplained (3 of them)") || strings.Contains(err.Error(), "gaps") {
+		t.Errorf("one that fails: %v", err)
+	}
+	if all, err := s.MySQL.SignOffs(t.Context(), time.Now().Add(-time.Hour)); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	signed, err := Sign(t.Context(), s, passed(time.Now().Add(time.Minute)), o)
+	if err != nil || signed.Stage != holdover.StageShadow || signed.Epoch != 2 || signed.At.IsZero() {
+		t.Errorf("%+v, %v", signed, err)
+	}
+}
+
+// TestUnsigned: what a go has to be for a step.
+func TestUnsigned(t *testing.T) {
+	c := newConfig(t)
+	c.Rollout.RequireSignoff = true
+	s := newStores(t, c)
+	fences(t, s, holdover.StageRedis, holdover.StageShadow)
+	agreed, err := s.MySQL.Fence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(name, want string, agreed holdover.Fence, to holdover.Stage) {
+		t.Helper()
+		why, err := s.unsigned(t.Context(), agreed, to)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case want == "" && why != nil, want != "" && (why == nil || why.Code != codeNoSignoff || !strings.Contains(why.Text, want) || !strings.Contains(why.Do, "report sign")):
+			t.Errorf("%s: %+v", name, why)
+		}
+	}
+	sign := func(epoch holdover.Epoch, decision string) {
+		t.Helper()
+		d := holdover.SignOff{Pod: s.Name, Stage: agreed.Stage, Epoch: epoch, Digest: "d", Verdict: "pass", Decision: decision, As: "Ada", Note: "n", From: time.Now(), To: time.Now()}
+		if err := s.MySQL.SignOff(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("none", "nobody has signed", agreed, holdover.StageJoint)
+	check("back", "", agreed, holdover.StageRedis)
+	check("the first step", "", holdover.Fence{Stage: holdover.StageRedis, Epoch: 1}, holdover.StageShadow)
+	check("the last step", "nobody has signed", holdover.Fence{Stage: holdover.StageMySQL, Epoch: 9}, holdover.StageMySQLOnly)
+	sign(1, "go")
+	check("of another epoch", "nobody has signed", agreed, holdover.StageJoint)
+	sign(2, "go")
+	check("go", "", agreed, holdover.StageJoint)
+	s.rules.SignoffMaxAge = time.Nanosecond
+	check("old", "may be 1ns", agreed, holdover.StageJoint)
+	s.rules.SignoffMaxAge = time.Hour
+	sign(2, "no-go")
+	check("taken back", "Ada said no-go", agreed, holdover.StageJoint)
+	s.rules.RequireSignoff = false
+	check("not required", "", agreed, holdover.StageJoint)
+}

@@ -1,0 +1,110 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"holdover"
+	"holdover/compare/report"
+	"holdover/dualwrite"
+	"holdover/mysqlpool"
+)
+
+// codeNoSignoff is the reason of a step that waits for somebody's go.
+const codeNoSignoff = "no-signoff"
+
+// needsSignoff: each step forward after the first, which only begins to compare.
+func (c RolloutConfig) needsSignoff(from, to holdover.Stage) bool {
+	return c.RequireSignoff && to > from && from >= holdover.StageShadow
+}
+
+// unsigned is what speaks against a step that nobody has allowed: nil when the
+// newest decision at the agreement's epoch is a go that is young enough, or when
+// the step needs none.
+func (s *Stores) unsigned(ctx context.Context, agreed holdover.Fence, to holdover.Stage) (*dualwrite.Reason, error) {
+	if !s.rules.needsSignoff(agreed.Stage, to) {
+		return nil, nil
+	}
+	last, found, err := s.MySQL.LastSignOff(ctx, agreed.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	age := time.Since(last.At) // by MySQL's clock: a little off does no harm
+	why := &dualwrite.Reason{Code: codeNoSignoff, Do: fmt.Sprintf("holdover report --pod %s --since 7d, then holdover report sign --pod %s --as NAME --decision go --note TEXT", s.Name, s.Name)}
+	switch {
+	case !found:
+		why.Text = fmt.Sprintf("nobody has signed a report of %s at epoch %d", agreed.Stage, agreed.Epoch)
+	case last.Decision != mysqlpool.DecisionGo:
+		why.Text = fmt.Sprintf("%s said %s at %s: %s", last.As, last.Decision, last.At.UTC().Format(time.RFC3339), last.Note)
+	case age > s.rules.SignoffMaxAge:
+		why.Text = fmt.Sprintf("the go of %s is %s old, and may be %s", last.As, age.Round(time.Second), s.rules.SignoffMaxAge)
+		why.Number = age.Seconds()
+	default:
+		return nil, nil
+	}
+	return why, nil
+}
+
+// ErrNotSigned: the report does not bear the decision. Nothing was written.
+var ErrNotSigned = errors.New("not signed")
+
+// SignOptions are somebody's decision.
+type SignOptions struct {
+	As       string
+	Decision string // go or no-go
+	Note     string // why
+	Digest   string // of the report that was read; empty: whatever r has
+	Override string // why it is a go although the report does not pass
+}
+
+// Sign records a decision about a report of the pod, with the pod's stage and
+// epoch. A go needs a report that passes and reaches into the present stage, or
+// an override, which is kept in the note.
+func Sign(ctx context.Context, s *Stores, r report.Report, o SignOptions) (holdover.SignOff, error) {
+	d := holdover.SignOff{Pod: s.Name, Digest: r.Digest, Verdict: string(r.Verdict), Decision: o.Decision, As: strings.TrimSpace(o.As), Note: strings.TrimSpace(o.Note), From: r.From, To: r.To}
+	fence, err := s.MySQL.Fence(ctx)
+	if err != nil && !errors.Is(err, holdover.ErrNoFence) {
+		return d, err
+	}
+	d.Stage, d.Epoch = fence.Stage, fence.Epoch
+	no := func(format string, args ...any) (holdover.SignOff, error) {
+		return d, fmt.Errorf("pod %s: %w: %s", s.Name, ErrNotSigned, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case d.Note == "":
+		return d, &holdover.InvalidError{Field: "sign-off note", Problem: "is missing: say why"}
+	case !slices.Contains(r.Pods, s.Name):
+		return no("the report is about %s", strings.Join(r.Pods, ", "))
+	case o.Digest != "" && o.Digest != r.Digest:
+		return no("the data has changed since that report was made: its digest was %s and is %s; read the new one", o.Digest, r.Digest)
+	case o.Decision == mysqlpool.DecisionGo && o.Override == "" && r.Verdict != report.Pass:
+		return no("the report's verdict is %s: %s; a go all the same takes an override with its reason", r.Verdict, failing(r))
+	case o.Decision == mysqlpool.DecisionGo && o.Override == "" && r.To.Before(fence.At):
+		return no("the report ends at %s, before the pod came to %s at %s; a go all the same takes an override with its reason", r.To.Format(time.RFC3339), fence.Stage, fence.At.UTC().Format(time.RFC3339))
+	}
+	if o.Override != "" {
+		d.Note += " [override: " + strings.TrimSpace(o.Override) + "]"
+	}
+	if err := s.MySQL.SignOff(ctx, d); err != nil {
+		return d, err
+	}
+	if kept, found, err := s.MySQL.LastSignOff(ctx, d.Epoch); err == nil && found && kept.As == d.As {
+		d = kept // with its time
+	}
+	return d, nil
+}
+
+// failing names the gates that are not passed.
+func failing(r report.Report) string {
+	var why []string
+	for _, g := range r.Gates {
+		if !g.OK && !g.Waived {
+			why = append(why, g.Name+" ("+g.Reason+")")
+		}
+	}
+	return strings.Join(why, "; ")
+}

@@ -1,0 +1,106 @@
+package plant
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+
+	"holdover/compare"
+)
+
+// Result is what came of a self-test.
+type Result struct {
+	OK            bool            `json:"ok"` // all that was asked for was planted and caught
+	Planted       uint64          `json:"planted"`
+	Caught        uint64          `json:"caught"`
+	Misclassified uint64          `json:"misclassified"`
+	Missed        uint64          `json:"missed"`
+	ByKind        map[string]Seen `json:"by_kind"`
+	Stage         string          `json:"stage,omitempty"` // of a live pod
+	Pod           string          `json:"pod,omitempty"`
+	Load          uint64          `json:"load"` // dual operations of buyers meanwhile
+	Flips         int             `json:"flips"`
+	RedisVersion  string          `json:"redis_version,omitempty"`
+	MySQLVersion  string          `json:"mysql_version,omitempty"`
+	Seconds       float64         `json:"seconds"`
+	Failed        []string        `json:"failed,omitempty"` // plants that could not be made
+}
+
+// Seen is what came of one kind.
+type Seen struct {
+	Planted uint64            `json:"planted"`
+	Caught  uint64            `json:"caught"`
+	SeenAs  map[string]uint64 `json:"seen_as"`
+}
+
+// Count makes the result of what a comparator counted; each of kinds must have
+// been planted times often, or as often as it is listed, and times more.
+func Count(planted []compare.Planted, kinds []compare.Kind, times int) Result {
+	r := Result{ByKind: map[string]Seen{}}
+	for _, kind := range kinds {
+		r.ByKind[kind.String()] = Seen{SeenAs: map[string]uint64{}}
+	}
+	for _, p := range planted {
+		k, known := r.ByKind[p.Want.String()]
+		if !known {
+			k.SeenAs = map[string]uint64{}
+		}
+		k.Planted += p.Count
+		r.Planted += p.Count
+		switch p.Got {
+		case p.Want:
+			k.Caught += p.Count
+			r.Caught += p.Count
+		case compare.KindNone:
+			r.Missed += p.Count
+		default:
+			r.Misclassified += p.Count
+		}
+		k.SeenAs[seenAs(p.Got)] += p.Count
+		r.ByKind[p.Want.String()] = k
+	}
+	r.OK = r.Planted > 0 && r.Caught == r.Planted
+	for _, k := range r.ByKind {
+		r.OK = r.OK && k.Planted >= uint64(times)
+	}
+	return r
+}
+
+func seenAs(k compare.Kind) string {
+	if k == compare.KindNone {
+		return "nothing"
+	}
+	return k.String()
+}
+
+// WriteText prints the result for people.
+func (r Result) WriteText(w io.Writer) error {
+	fmt.Fprintf(w, "%-15s %8s %7s  %s\n", "kind", "planted", "caught", "seen as")
+	for _, kind := range compare.Kinds() {
+		k, ok := r.ByKind[kind.String()]
+		if !ok {
+			continue
+		}
+		var seen []string
+		for as := range k.SeenAs {
+			seen = append(seen, as)
+		}
+		slices.SortFunc(seen, func(a, b string) int { return cmp.Or(cmp.Compare(k.SeenAs[b], k.SeenAs[a]), cmp.Compare(a, b)) })
+		fmt.Fprintf(w, "%-15s %8d %7d ", kind, k.Planted, k.Caught)
+		for _, as := range seen {
+			fmt.Fprintf(w, " %s %d", as, k.SeenAs[as])
+		}
+		fmt.Fprintln(w)
+	}
+	for _, f := range r.Failed {
+		fmt.Fprintln(w, "not planted:", f)
+	}
+	word := "NOT OK"
+	if r.OK {
+		word = "OK"
+	}
+	_, err := fmt.Fprintf(w, "%s after %.0f s: %d planted, %d caught, %d misclassified, %d missed; %d flips, %d dual operations of buyers meanwhile\n",
+		word, r.Seconds, r.Planted, r.Caught, r.Misclassified, r.Missed, r.Flips, r.Load)
+	return err
+}

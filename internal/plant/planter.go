@@ -1,0 +1,200 @@
+package plant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"holdover"
+	"holdover/compare"
+	"holdover/dualwrite"
+	"holdover/mysqlpool"
+)
+
+// Redis is the pod's Redis, where counters can be set.
+type Redis interface {
+	compare.RedisState
+	Load(ctx context.Context, shop int64, counters map[int64]int64, overwrite bool) (loaded int, err error)
+}
+
+// MySQL is the pod's MySQL, where stock can be brought in and facts told.
+type MySQL interface {
+	compare.MySQLState
+	ImportStock(ctx context.Context, rows []mysqlpool.StockRow) (added int, err error)
+	Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, error)
+}
+
+// Config says where to plant. Zero fields mean the default.
+type Config struct {
+	Pod        string              // required
+	Instance   string              // of observations that are made up; required
+	Shop       int64               // the reserved one; required
+	Hand       *Hand               // of the facade; required
+	Facade     *dualwrite.Facade   // required
+	Comparator *compare.Comparator // required; it must know the shop as reserved
+	Redis      Redis               // required; not through the hand
+	MySQL      MySQL               // required
+	Worker     int                 // among planters that are at work at the same time; each has items of its own; 0
+	Every      time.Duration       // between two plants of Run; 1 min
+	Timeout    time.Duration       // longest wait for one plant; 15 s
+	// ShortLife is that of a hold which is to expire in MySQL: its release must have
+	// begun in Redis before, and mirror work may take longer; 1 s.
+	ShortLife time.Duration
+	Logger    *slog.Logger                                                            // discards when nil
+	Alone     func(ctx context.Context, do func(context.Context) error) (bool, error) // keeps other planters of the shop out; nil: there are none
+}
+
+// Planter plants on one reserved shop.
+type Planter struct {
+	cfg     Config
+	next    int
+	stocked bool
+}
+
+// New makes a planter.
+func New(cfg Config) (*Planter, error) {
+	switch {
+	case cfg.Hand == nil || cfg.Facade == nil || cfg.Comparator == nil || cfg.Redis == nil || cfg.MySQL == nil:
+		return nil, errors.New("plant: Config lacks a hand, a facade, a comparator or a store")
+	case cfg.Shop <= 0 || cfg.Shop != cfg.Hand.shop:
+		return nil, fmt.Errorf("plant: pod %s: the reserved shop is %d, the hand's is %d: they must be one", cfg.Pod, cfg.Shop, cfg.Hand.shop)
+	}
+	if cfg.Every == 0 {
+		cfg.Every = time.Minute
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 15 * time.Second
+	}
+	if cfg.ShortLife == 0 {
+		cfg.ShortLife = time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Alone == nil {
+		cfg.Alone = func(ctx context.Context, do func(context.Context) error) (bool, error) { return true, do(ctx) }
+	}
+	return &Planter{cfg: cfg}, nil
+}
+
+// Run makes one plant each interval until ctx ends, kind after kind.
+func (p *Planter) Run(ctx context.Context) {
+	ticker := time.NewTicker(p.cfg.Every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := p.Next(ctx); err != nil && ctx.Err() == nil {
+			p.cfg.Logger.Warn("a divergence could not be planted: the next turn plants another", "pod", p.cfg.Pod, "shop", p.cfg.Shop, "err", err)
+		}
+	}
+}
+
+// Next plants the next kind, when the stage compares at all and nobody else is
+// planting.
+func (p *Planter) Next(ctx context.Context) error {
+	s := plantings[p.next%len(plantings)]
+	planted, err := p.plant(ctx, s)
+	if planted {
+		p.next++
+	}
+	return err
+}
+
+// Kinds are what can be planted, unexplained once for each direction.
+func Kinds() (kinds []compare.Kind) {
+	for _, s := range plantings {
+		kinds = append(kinds, s.kind)
+	}
+	return kinds
+}
+
+// PlantEach makes one plant of each kind, waiting for its turn, and returns what
+// could not be made.
+func (p *Planter) PlantEach(ctx context.Context) (failed []error) {
+	for _, s := range plantings {
+		planted, err := false, error(nil)
+		for tries := 0; !planted && tries < turnTries && ctx.Err() == nil; tries++ {
+			if tries > 0 {
+				pause(ctx, turnPause)
+			}
+			planted, err = p.plant(ctx, s)
+		}
+		if err == nil && !planted {
+			err = fmt.Errorf("plant %s: another planter is at work, or the stage does not compare any more: %w", s.kind, holdover.ErrTryAgain)
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return failed
+}
+
+// A turn is waited for, and a plant tried, so often: another process plants one
+// at a time, and a slow machine may miss a moment.
+const (
+	turnTries = 10
+	turnPause = 500 * time.Millisecond
+)
+
+// Plant makes one plant of the kind; of unexplained one in each direction.
+func (p *Planter) Plant(ctx context.Context, kind compare.Kind) error {
+	for _, s := range plantings {
+		if s.kind != kind {
+			continue
+		}
+		planted, err := p.plant(ctx, s)
+		switch {
+		case err != nil:
+			return err
+		case !planted:
+			return fmt.Errorf("pod %s: nothing was planted: the stage does not compare, or another planter is at work: %w", p.cfg.Pod, holdover.ErrTryAgain)
+		}
+	}
+	return nil
+}
+
+// Prepare brings the shop's stock into both stores. Plant does it itself.
+func (p *Planter) Prepare(ctx context.Context) error { return p.stock(ctx) }
+
+// Elsewhere asks for a unit that MySQL has at another location only: wherever
+// Redis is asked too, the stores differ about it.
+func (p *Planter) Elsewhere(token holdover.Token) holdover.Request {
+	return p.request(token, itemOther, holdTime)
+}
+
+// Meet makes a call for Elsewhere's unit, whose observation is to be of this
+// kind, for a reason that the caller has arranged. before, when not nil, runs
+// once in the middle of it, before Redis votes. The hold is released afterwards.
+func (p *Planter) Meet(ctx context.Context, kind compare.Kind, token holdover.Token, before func(context.Context)) error {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	g := p.cfg.Hand.follow(token)
+	defer p.end(ctx, token, g)
+	p.cfg.Hand.before(g, before)
+	return p.expect(ctx, token, g, kind, holdover.OpReserve, func() error { return p.reserve(ctx, token, itemOther) })
+}
+
+func (p *Planter) plant(ctx context.Context, s planting) (planted bool, err error) {
+	fence, err := p.cfg.Facade.Agreed()
+	if err != nil || !fence.Stage.Dual() {
+		return false, nil // there is nothing to compare
+	}
+	alone, err := p.cfg.Alone(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+		defer cancel()
+		if err := p.stock(ctx); err != nil {
+			return fmt.Errorf("plant %s: stock of shop %d: %w", s.kind, p.cfg.Shop, err)
+		}
+		if err := s.plant(p, ctx, fence); err != nil {
+			return fmt.Errorf("plant %s in %s: %w", s.kind, fence.Stage, err)
+		}
+		return nil
+	})
+	return alone && err == nil, err
+}

@@ -1,0 +1,144 @@
+package mysqlpool
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"holdover"
+)
+
+// Decisions about reports, and what else a report tells of the agreement.
+const (
+	stmtSignOff = `INSERT INTO holdover_signoffs (pod, stage, epoch, digest, verdict, decision, signed_by, note, from_at, to_at, at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(3)) /*app='holdover',op='signoff',step='write'*/`
+	signOffColumns  = `SELECT pod, stage, epoch, digest, verdict, decision, signed_by, note, from_at, to_at, at FROM holdover_signoffs `
+	stmtSignOffs    = signOffColumns + `WHERE at >= ? ORDER BY id /*app='holdover',op='signoff',step='list'*/`
+	stmtSignOffLast = signOffColumns + `FORCE INDEX (holdover_signoffs_epoch) WHERE epoch = ? ORDER BY id DESC LIMIT 1 /*app='holdover',op='signoff',step='last'*/`
+
+	stmtFencesBefore = `SELECT seq, pod, epoch, stage, latched, changed_by, reason, at FROM holdover_audit FORCE INDEX (PRIMARY)
+WHERE seq < ? ORDER BY seq DESC LIMIT ? /*app='holdover',op='fence',step='page'*/`
+	stmtVerifiedAll = `SELECT pod, at, epoch, redis_id, clean, differences, unsettled, summary, verified_by FROM holdover_verifications
+ORDER BY seq /*app='holdover',op='verified',step='all'*/`
+)
+
+// The decisions of a sign-off.
+const (
+	DecisionGo   = "go"
+	DecisionNoGo = "no-go"
+)
+
+// SignOff keeps a decision about a report. Its time is the server's; d.At is
+// not used. After an unknown outcome look at SignOffs before signing again.
+func (s *Store) SignOff(ctx context.Context, d holdover.SignOff) error {
+	bad := func(field, value, problem string) error {
+		return &holdover.InvalidError{Field: "sign-off " + field, Value: value, Problem: problem}
+	}
+	switch {
+	case d.Pod != s.cfg.Pod:
+		return bad("pod", d.Pod, "is not the pod of this MySQL, "+s.cfg.Pod)
+	case d.Decision != DecisionGo && d.Decision != DecisionNoGo:
+		return bad("decision", d.Decision, "must be go or no-go")
+	case d.As == "":
+		return bad("name", "", "is missing: who signs?")
+	case d.Digest == "" || d.Verdict == "":
+		return bad("digest", d.Digest, "and verdict of the report are missing")
+	case !storable(d.From) || !storable(d.To):
+		return bad("period", fmt.Sprintf("%s to %s", d.From, d.To), "is not a report's")
+	}
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	return s.transact(ctx, s.control, "sign a report", holdover.Token{}, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, stmtSignOff, d.Pod, d.Stage.String(), uint64(d.Epoch), clip(d.Digest, 128), clip(d.Verdict, 16),
+			d.Decision, clip(d.As, 255), clip(d.Note, 2000), d.From, d.To)
+		return err
+	})
+}
+
+// SignOffs lists the decisions since then, the oldest first.
+func (s *Store) SignOffs(ctx context.Context, since time.Time) (all []holdover.SignOff, err error) {
+	err = s.read(ctx, s.control, "list sign-offs", holdover.Token{}, signOffScan(&all), stmtSignOffs, since)
+	return all, err
+}
+
+// LastSignOff is the newest decision that was taken at this epoch; false: none.
+func (s *Store) LastSignOff(ctx context.Context, epoch holdover.Epoch) (holdover.SignOff, bool, error) {
+	var all []holdover.SignOff
+	err := s.read(ctx, s.control, "read the last sign-off", holdover.Token{}, signOffScan(&all), stmtSignOffLast, uint64(epoch))
+	if err != nil || len(all) == 0 {
+		return holdover.SignOff{}, false, err
+	}
+	return all[0], true, nil
+}
+
+func signOffScan(all *[]holdover.SignOff) func(*sql.Rows) error {
+	return func(r *sql.Rows) (err error) {
+		var d holdover.SignOff
+		var stage string
+		if err := r.Scan(&d.Pod, &stage, &d.Epoch, &d.Digest, &d.Verdict, &d.Decision, &d.As, &d.Note, &d.From, &d.To, &d.At); err != nil {
+			return err
+		}
+		if stage != holdover.StageUnknown.String() { // signed before the pod was begun
+			if d.Stage, err = holdover.ParseStage(stage); err != nil {
+				return err
+			}
+		}
+		*all = append(*all, d)
+		return nil
+	}
+}
+
+// fencePage is how many fences are read at a time.
+const fencePage = 200
+
+// FencesSince lists the fences that were written since then and the one that was
+// in force before, the oldest first.
+func (s *Store) FencesSince(ctx context.Context, since time.Time) ([]holdover.Fence, error) {
+	var newest []holdover.Fence
+	before := uint64(1) << 63
+	for {
+		n := 0
+		err := s.read(ctx, s.control, "read the audit", holdover.Token{}, func(r *sql.Rows) error {
+			n++
+			var f holdover.Fence
+			var stage string
+			err := r.Scan(&before, &f.Pod, &f.Epoch, &stage, &f.Latched, &f.By, &f.Reason, &f.At)
+			if err != nil {
+				return err
+			}
+			f.Stage, err = holdover.ParseStage(stage)
+			newest = append(newest, f)
+			return err
+		}, stmtFencesBefore, before, fencePage)
+		if err != nil {
+			return nil, err
+		}
+		past := 0 // those beyond the one in force
+		for past < len(newest) && !newest[past].At.Before(since) {
+			past++
+		}
+		if past < len(newest) || n < fencePage {
+			newest = newest[:min(past+1, len(newest))]
+			break
+		}
+	}
+	slices.Reverse(newest)
+	return newest, nil
+}
+
+// VerifiedSince lists the verifications that ended since then and the last one
+// before, the oldest first: as many as are kept, which is a thousand.
+func (s *Store) VerifiedSince(ctx context.Context, since time.Time) (all []holdover.Verified, err error) {
+	err = s.read(ctx, s.control, "list verifications", holdover.Token{}, func(r *sql.Rows) error {
+		var v holdover.Verified
+		err := r.Scan(&v.Pod, &v.At, &v.Epoch, &v.RedisID, &v.Clean, &v.Differences, &v.Unsettled, &v.Summary, &v.By)
+		if v.At.Before(since) {
+			all = all[:0] // only the last one before counts
+		}
+		all = append(all, v)
+		return err
+	}, stmtVerifiedAll)
+	return all, err
+}
