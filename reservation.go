@@ -128,6 +128,7 @@ type Hold struct {
 	Attempt   Attempt   `json:"-"` // the attempt that took it
 	Firm      bool      `json:"-"` // confirmed by an answer, a replay, a copy or a fact: no give-back can undo it
 	Again     bool      `json:"-"` // the step that returned it found it this way and changed nothing
+	Missing   bool      `json:"-"` // the step that returned it did not know the hold before
 	// Claimed is what a claim took when it was a part of Lines only; the rest
 	// was given back with it. Nil: all of Lines.
 	Claimed []Line `json:"claimed,omitempty"`

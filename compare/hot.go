@@ -3,7 +3,7 @@ package compare
 import "holdover"
 
 const (
-	hotSlots  = 32   // items that are counted at a time: one is off by at most a 32nd of the lines
+	hotSlots  = 32   // items that are counted at a time
 	hotWindow = 4096 // lines after which all counts are halved: what is hot is hot now
 	hotShare  = 10   // hot is one in so many lines
 	hotLeast  = 20   // and at least so many
@@ -11,11 +11,11 @@ const (
 
 // hotItems finds the items that a tenth or more of the recent lines ask for, by
 // the space-saving count of Metwally, Agrawal and El Abbadi (2005): a bounded
-// table whose counts are too high by at most what they say.
+// table whose counts are too high by a 32nd of the lines at most.
 type hotItems struct {
 	slots [hotSlots]struct {
-		shop, item  int64
-		count, over uint32
+		shop, item int64
+		count      uint32
 	}
 	total uint32
 }
@@ -33,7 +33,6 @@ func (h *hotItems) line(shop, item int64) bool {
 		h.total /= 2
 		for i := range h.slots {
 			h.slots[i].count /= 2
-			h.slots[i].over /= 2
 		}
 	}
 	least := 0
@@ -41,15 +40,14 @@ func (h *hotItems) line(shop, item int64) bool {
 		s := &h.slots[i]
 		if s.item == item && s.shop == shop && s.count > 0 {
 			s.count++
-			sure := s.count - s.over
-			return sure >= hotLeast && sure*hotShare >= h.total
+			return s.count >= hotLeast && s.count*hotShare >= h.total
 		}
 		if s.count < h.slots[least].count {
 			least = i
 		}
 	}
 	s := &h.slots[least] // the rarest gives its place away, and its count with it
-	s.shop, s.item, s.over = shop, item, s.count
+	s.shop, s.item = shop, item
 	s.count++
 	return false
 }

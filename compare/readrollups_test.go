@@ -1,8 +1,12 @@
 package compare
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestBadLinesAreNamed(t *testing.T) {
@@ -41,5 +45,50 @@ func TestBadLinesAreNamed(t *testing.T) {
 	all, notes, err := readRollupsFrom(Source{"f", strings.NewReader(good + rollup[:len(rollup)/2])})
 	if err != nil || len(all) != 1 || len(notes) != 1 || !strings.Contains(notes[0], "cut off") {
 		t.Errorf("%d rollups, notes %q, %v", len(all), notes, err)
+	}
+}
+
+// Of two with one number the closed one counts rather than the one that was still
+// open, and the whole one rather than the torn one, in any order.
+func TestTheBetterOfTwoIsTaken(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	of := func(ignored uint64, torn bool, seconds int) Rollup {
+		return Rollup{Pod: "p", Instance: "a", Run: "r1", Seq: 1, From: at, To: at.Add(time.Duration(seconds) * time.Second), Torn: torn, Ignored: ignored}
+	}
+	text := func(r Rollup) string {
+		b, err := json.Marshal(line{V: lineVersion, Rollup: &r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b) + "\n"
+	}
+	dir := t.TempDir()
+	whole, torn, longer := of(1, false, 60), of(2, true, 70), of(3, true, 80)
+	open := filepath.Join(dir, spoolName(spoolPrefix("p", "a"), "r1", 1)+openEnd)
+	if err := os.WriteFile(open, []byte(text(of(4, true, 90))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		lines []Rollup
+		want  uint64
+	}{
+		"whole, torn": {[]Rollup{whole, torn}, 1}, "torn, whole": {[]Rollup{torn, whole}, 1},
+		"torn, longer": {[]Rollup{torn, longer}, 3}, "longer, torn": {[]Rollup{longer, torn}, 3},
+		"open only": {nil, 4},
+	} {
+		path := filepath.Join(dir, "events.jsonl")
+		var all string
+		for _, r := range tc.lines {
+			all += text(r)
+		}
+		if err := os.WriteFile(path, []byte(all), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, paths := range [][]string{{open, path}, {path, open}} {
+			got, _, err := ReadRollups(paths...)
+			if err != nil || len(got) != 1 || got[0].Ignored != tc.want {
+				t.Errorf("%s: %+v, %v", name, got, err)
+			}
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,16 +72,16 @@ func TestEachMinuteIsARollup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(17 * time.Second) // a run begins at any time
 		sink, spool := &buffer{}, t.TempDir()
-		bypassed := uint64(0)
+		var bypassed atomic.Uint64
 		times := &ConnectionTimes{}
 		c := start(t, Config{
 			Events: sink, Spool: spool, Instance: "a", Version: "v1", ConfigHash: "c0ffee",
-			Bypassed: func() uint64 { return bypassed }, Connections: times.Take,
+			Bypassed: bypassed.Load, Connections: times.Take, FlushEvery: 10 * time.Second,
 		})
 		for range 3 {
 			plant(c)
 			c.Observe(seen(holdover.StageRedis, holdover.OpReserve, granted, granted))
-			bypassed += 2
+			bypassed.Add(2)
 			times.Held("mysql", "reserve", time.Millisecond)
 			time.Sleep(time.Minute)
 		}
@@ -202,6 +203,9 @@ func TestNamesakeIsNotTorn(t *testing.T) {
 		synctest.Wait()
 		if files, _ := OpenSpool(spool, "p", "a").Backlog(); files != 0 {
 			t.Errorf("%d files wait though both live", files)
+		}
+		if n := two.Counts().EventsFailed; n > 0 {
+			t.Errorf("%d failures: a living namesake is none", n)
 		}
 		plant(two)
 		for _, c := range []*Comparator{one, two} {

@@ -3,8 +3,10 @@ package compare
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -190,31 +192,54 @@ func TestTornFilesDoNotStopTheNextRun(t *testing.T) {
 
 func TestNamesOfFilesSurviveAnyName(t *testing.T) {
 	dir := t.TempDir()
-	names := []string{"a", "a.b", "a%2Eb", "../../etc", "a/b", "ä", "", "-", "~", strings.Repeat("x", 300), strings.Repeat("x", 301), "a\x00b", "a\nb"}
-	for _, pod := range names {
-		for _, instance := range names {
-			if pod == "" {
-				continue
-			}
-			c := start(t, Config{Pod: pod, Instance: instance, Spool: dir})
-			if err := c.Close(); err != nil {
-				t.Fatalf("%q %q: %v", pod, instance, err)
-			}
+	long := strings.Repeat("x", 300)
+	names := [][2]string{ // pod, instance
+		{"a", "b"}, {"a", ""}, {"a.b", "c"}, {"a", "b.c"}, {"a%2Eb", "c"}, {"../../etc", "../x"}, {"a/b", "c"}, {"ä", "\n"},
+		{"-", "~"}, {"a-b", "c-1"}, {long, long}, {long + "y", long}, {long, "b"}, {"a\x00b", "c"},
+	}
+	for _, n := range names {
+		c := start(t, Config{Pod: n[0], Instance: n[1], Spool: dir})
+		if err := c.Close(); err != nil {
+			t.Fatalf("%q: %v", n, err)
 		}
 	}
-	for _, pod := range names {
-		for _, instance := range names {
-			if pod == "" {
-				continue
-			}
-			s := OpenSpool(dir, pod, instance)
-			r, name, ok, err := s.Next()
-			if !ok || err != nil || r.Pod != strings.ToValidUTF8(pod, "\uFFFD") || r.Instance != instance {
-				t.Fatalf("%q %q: %q %q in %s, %v", pod, instance, r.Pod, r.Instance, name, err)
-			}
-			if files, _ := s.Backlog(); files != 1 {
-				t.Errorf("%q %q has %d files", pod, instance, files)
-			}
+	for _, n := range names {
+		s := OpenSpool(dir, n[0], n[1])
+		r, name, ok, err := s.Next()
+		if !ok || err != nil || r.Pod != n[0] || r.Instance != n[1] {
+			t.Fatalf("%q: %q %q in %s, %v", n, r.Pod, r.Instance, name, err)
+		}
+		if files, _ := s.Backlog(); files != 1 {
+			t.Errorf("%q has %d files", n, files)
 		}
 	}
+}
+
+// A rollup that the disk does not take is lost, and the next one says so.
+func TestRollupAfterAFullDiskSaysWhatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spool := t.TempDir()
+		c := start(t, Config{Spool: spool, Instance: "a"})
+		plant(c)
+		time.Sleep(time.Minute + time.Millisecond)
+		synctest.Wait()
+		if err := os.Rename(spool, spool+".away"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute) // two that can't be written
+		synctest.Wait()
+		if err := os.Rename(spool+".away", spool); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		seqs, lost := numbers(t, OpenSpool(spool, "p", "a"))
+		if !slices.Equal(seqs, []uint64{1, 4}) || !slices.Equal(lost, []uint64{0, 2}) {
+			t.Errorf("numbers %v, lost before them %v", seqs, lost)
+		}
+		if n := c.Counts().EventsFailed; n < 2 {
+			t.Errorf("%d failures counted", n)
+		}
+	})
 }

@@ -189,7 +189,9 @@ func (s *summing) cell(c *Cell) error {
 
 // draw gives each sample a place by the method of Efraimidis and Spirakis (2006):
 // it weighs as much as the observations that it stands for. The random number
-// comes from the sample itself, so that the same samples are drawn in any order.
+// comes from the sample itself, so that the same samples are drawn in any order; and
+// from its weight, so that one that was drawn before, in a sum of its hour, has no
+// better chance for that.
 func (s *summing) draw(r *Rollup) {
 	of := map[sampleKey]float64{}
 	for _, e := range r.Samples {
@@ -205,7 +207,7 @@ func (s *summing) draw(r *Rollup) {
 		e := &r.Samples[i]
 		key := sampleKey{e.Kind, e.Direction}
 		weight := max(1, counted[key]/of[key])
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s-%d", e.Run, e.Seq))
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s-%d-%g", e.Run, e.Seq, weight))
 		u := (float64(binary.BigEndian.Uint64(sum[:])>>11) + 0.5) / (1 << 53)
 		w := weighed{-math.Log(u) / weight, e}
 		drawn := s.samples[key]

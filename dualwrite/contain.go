@@ -163,6 +163,10 @@ func (c *containedMySQL) Owed(ctx context.Context, shop int64, items []int64) (m
 	return contained(c.store, c.pod, "read debts", holdover.Token{}, func() (map[int64]int64, error) { return c.mysql.Owed(ctx, shop, items) })
 }
 
+func (c *containedMySQL) Owes(ctx context.Context, token holdover.Token) (bool, error) {
+	return contained(c.store, c.pod, "read a debt", token, func() (bool, error) { return c.mysql.Owes(ctx, token) })
+}
+
 func (c *containedMySQL) Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error) {
 	return contained(c.store, c.pod, "probe", holdover.Token{}, func() ([]holdover.Stock, error) { return c.mysql.Probe(ctx, shop, items) })
 }

@@ -50,6 +50,35 @@
 // the same token. A stale epoch is never returned to a caller: the call reads
 // the new agreement and goes on in its stage, a bounded number of times.
 //
+// # What is compared
+//
+// Each operation of a dual stage is handed to Config.Observe once, with both
+// answers, and with what may explain a difference together with its proof. An
+// operation that a store does not answer, or whose mirror work is shed, is handed
+// over too, as one that can't be compared.
+//
+// Nothing is handed over, and nothing counted, after
+//
+//   - a caller's mistake: a request that is not valid, a token that stands for other
+//     lines, is unknown, or has ended, a claim that is under way
+//   - a repeated claim, release or expiry that found it done in both stores
+//   - an expiry that came too early, or that Redis did not answer: it is tried again,
+//     and counts when it is over
+//   - a stale epoch: the call goes on, and its last turn counts
+//   - a marked claim that a sweep rolls forward, a fact that a drain or a repair
+//     carries over: the buyer's call was handed over when it was made
+//   - the death of the process between the buyer's answer and the lane
+//
+// Counted in Stats.Bypassed, and part of coverage's denominator, is what ends in a
+// dual stage otherwise:
+//
+//   - an item that a deciding store has not loaded, a Redis that has lost its fence,
+//     a store that is overbooked or asks to try again, an agreement that kept moving
+//     or could not be read
+//   - a grant in Redis that could not be made firm before its extension was answered
+//   - in shadow, the end of a hold that only MySQL knew: the caller is told that there
+//     is none, and it is ended behind him
+//
 // # Testing
 //
 // The conformance suite runs on the facade in every stage; faults are injected

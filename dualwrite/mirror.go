@@ -62,6 +62,7 @@ func (f *Facade) mirrorEnd(v *view, o record, h holdover.Hold) {
 			if !h.Again || !known.Again {
 				o.noteExpiry(h, known)
 				o.noteMove(f.view.Load().Epoch)
+				f.noteMissed(ctx, &o, h, known)
 				f.observe(o)
 			}
 			return nil

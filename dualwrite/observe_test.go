@@ -379,9 +379,9 @@ func TestPreShadowIsEvidence(t *testing.T) {
 	released, claimed, replayed := r.hold(t), r.hold(t), r.hold(t)
 	reach(t, r.f, holdover.StageShadow)
 	wantOK(t, "release", releaseOn(r.f, r.shop, released))
-	wantEvidence(t, rec.last(t, released, 1), granted, granted, holdover.EvidencePreShadow)
+	wantEvidence(t, rec.last(t, released, 1), granted, denied, holdover.EvidencePreShadow) // MySQL never had it
 	wantOK(t, "claim", claimOn(r.f, r.shop, claimed))
-	wantEvidence(t, rec.last(t, claimed, 1), granted, granted, holdover.EvidencePreShadow)
+	wantEvidence(t, rec.last(t, claimed, 1), granted, denied, holdover.EvidencePreShadow) // MySQL never had it
 	wantOK(t, "repeat", reserveOn(r.f, request(r.shop, replayed, line(1, 1))))
 	wantEvidence(t, rec.last(t, replayed, 1), granted, granted, holdover.EvidencePreShadow)
 	fresh := r.hold(t)

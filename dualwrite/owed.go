@@ -40,6 +40,11 @@ func (f *Facade) followOwed(ctx context.Context, shop int64, items []int64) (fol
 	if f.redisIsAway() || f.retired() {
 		return false
 	}
+	return f.makeUp(ctx, shop, items)
+}
+
+// makeUp is followOwed, of a Redis that was closed too.
+func (f *Facade) makeUp(ctx context.Context, shop int64, items []int64) (followed bool) {
 	owed, err := f.listOwed(ctx, shop, items)
 	if err != nil {
 		f.noteSilence(err)

@@ -104,6 +104,32 @@ func TestDrainFollowsWhatOthersOwe(t *testing.T) {
 	eventually(t, "mysql follows", func() bool { return s.free(t, shop, 1, 1) == 1 && len(owed(t, s)) == 0 })
 }
 
+// TestRetirementFollowsOwedEnds: what MySQL lacks when Redis is retired is made up for.
+func TestRetirementFollowsOwedEnds(t *testing.T) {
+	s := newStores(t)
+	faults := &faults{}
+	f := newFacade(t, s, wrap(faults), nobodyDrains)
+	fence := reach(t, f, holdover.StageMySQL)
+	shop, token := newShop(), holdover.NewToken()
+	s.load(t, shop, map[[2]int64]int64{{1, 1}: 1})
+	if _, err := f.Reserve(t.Context(), request(shop, token, line(1, 1))); err != nil {
+		t.Fatal(err)
+	}
+	faults.next(mysqlOps("Apply"), refused)
+	if _, err := f.Release(t.Context(), shop, token); err != nil {
+		t.Fatal(err)
+	}
+	if err := move(t, f, fence, holdover.StageMySQLOnly); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.FinishClaims(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if free := s.free(t, shop, 1, 1); free != 1 {
+		t.Errorf("%d free in mysql-only, want 1: its buyer was told", free)
+	}
+}
+
 func owed(t *testing.T, s *stores) []string {
 	t.Helper()
 	tokens, err := s.raw.ZRange(t.Context(), "owed", 0, -1).Result()

@@ -137,9 +137,10 @@ type MySQL interface {
 	// is any. Errors: ErrAlreadyClaimed.
 	End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State, journal bool) (holdover.Hold, error)
 	// Owe notes a hold that was refused here and that Redis granted; Owed is the
-	// units of such holds, by item, of all instances.
+	// units of such holds, by item, of all instances; Owes asks for one.
 	Owe(ctx context.Context, h holdover.Hold) error
 	Owed(ctx context.Context, shop int64, items []int64) (map[int64]int64, error)
+	Owes(ctx context.Context, token holdover.Token) (bool, error)
 	// Probe reads, without a lock, every location of the request's items.
 	Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error)
 

@@ -51,8 +51,9 @@ func (s *Store) applyClaimed(ctx context.Context, h holdover.Hold) (holdover.Hol
 			if err := s.valid(&w); err != nil {
 				return holdover.Hold{}, err
 			}
+			missing := c.State == holdover.StateNone
 			c.Hold = h
-			c.Firm = true
+			c.Firm, c.Missing = true, missing
 			err = s.consume(ctx, e, c.Hold, false)
 		}
 		if is(err, errChanged, errTaken) {

@@ -15,6 +15,8 @@ const (
 	// Those that nobody counts any more go with the next one that comes.
 	stmtDebtsForget = `DELETE FROM holdover_debts WHERE expires_at < UTC_TIMESTAMP(3) - INTERVAL 1 DAY ORDER BY expires_at LIMIT 1000 /*app='holdover',op='debt',step='forget'*/`
 
+	stmtOwes = `SELECT 1 FROM holdover_debts WHERE token = ? LIMIT 1 /*app='holdover',op='debt',step='token'*/`
+
 	// A token of which MySQL has a record is no debt any more: it was placed since,
 	// or has ended. One whose time passed a minute ago without one is nobody's.
 	owedHead = `SELECT d.item_id, CAST(SUM(d.quantity) AS SIGNED) FROM holdover_debts d
@@ -53,6 +55,12 @@ func (s *Store) Owe(ctx context.Context, h holdover.Hold) error {
 		_, err := t.exec(ctx, stmtDebtsForget)
 		return err
 	})
+}
+
+// Owes reports whether the token is noted as a debt, still open or not.
+func (s *Store) Owes(ctx context.Context, token holdover.Token) (owes bool, err error) {
+	err = s.read(ctx, s.main, "read a debt", token, func(*sql.Rows) error { owes = true; return nil }, stmtOwes, token[:])
+	return owes, err
 }
 
 // Owed is the units of each item that the other store gave to holds which could

@@ -24,6 +24,10 @@
 // transactions too (together.go, extend.go); what does not fit goes alone
 // (end.go, apply.go).
 //
+// Beside the pool, for the time of the migration: what instances compared
+// (comparison.go), who has signed a report (signoff.go), and the outcomes of
+// verifications (verified.go).
+//
 // # Guarantees
 //
 // For every item and location: available >= issued >= 0, and issued = rows in

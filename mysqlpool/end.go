@@ -221,7 +221,7 @@ func (s *Store) endOther(ctx context.Context, e ending, r *record) error {
 				}
 				return err
 			}
-			r.Hold = holdover.Hold{Token: e.token, State: e.how}
+			r.Hold = holdover.Hold{Token: e.token, State: e.how, Missing: true}
 		case r.State == holdover.StateHeld:
 			return nil // not due yet: nothing that Redis has to learn from here
 		case r.State == holdover.StateClaimed && e.how == holdover.StateClaimed && !e.fact:

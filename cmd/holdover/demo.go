@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"holdover/compare/report"
 	"holdover/internal/demo"
 	"holdover/internal/workload"
 )
@@ -17,6 +18,7 @@ type demoCmd struct {
 	Duration  time.Duration     `help:"How long buyers come." default:"60s"`
 	Seed      uint64            `help:"What the buyers do follows from it." default:"1"`
 	Baskets   string            `help:"JSON lines {\"cart\":N,\"items\":[...]} to buy, instead of generated carts." placeholder:"FILE"`
+	Out       string            `help:"Where the report's page goes; holdover-demo.html, and with --json only when this is given." placeholder:"FILE" type:"path"`
 	JSON      bool              `help:"One JSON object on stdout."`
 	Keep      bool              `help:"Leave the folder with the servers' data and the divergence events in place."`
 	MySQLDSN  string            `name:"mysql-dsn" help:"A MySQL server of your own; schemas are made in it and dropped." placeholder:"DSN"`
@@ -56,6 +58,15 @@ func (cmd *demoCmd) Run(e *env) error {
 	} else {
 		err = result.WriteText(e.stdout)
 	}
+	page := cmd.Out
+	if page == "" && !cmd.JSON {
+		page = "holdover-demo.html"
+	}
+	if err == nil && page != "" {
+		if err = writePage(page, result.Report); err == nil {
+			fmt.Fprintln(e.stderr, "the report as a page to read and sign:", page)
+		}
+	}
 	if err == nil && !result.OK {
 		err = &exitError{exitNotSatisfied, errors.New("the demo found a fault: see above")}
 	}
@@ -63,4 +74,13 @@ func (cmd *demoCmd) Run(e *env) error {
 		fmt.Fprintln(e.stderr, "kept:", result.Folder)
 	}
 	return err
+}
+
+// writePage writes a report as one self-contained file.
+func writePage(path string, r report.Report) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("the report's page: %w", err)
+	}
+	return errors.Join(r.WriteHTML(file), file.Close())
 }

@@ -132,6 +132,7 @@ func TestReportOverHTTP(t *testing.T) {
 	if got.body["verdict"] != "fail" {
 		t.Errorf("%.1000s", got.text)
 	}
+	one.get("/metrics").has(t, 200, `holdover_compare_records_total{outcome="shipped",pod="pod-a"}`, `holdover_compare_records_total{outcome="lost",pod="pod-a"} 0`, "holdover_compare_records_waiting")
 	page := one.operate("GET", "/v1/pods/pod-a/report?since=1h&format=html", "").has(t, 200, "unexplained")
 	if kind := page.header.Get("Content-Type"); !strings.HasPrefix(kind, "text/html") || strings.Contains(page.text, "<script") {
 		t.Errorf("%s", kind)

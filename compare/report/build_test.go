@@ -54,7 +54,9 @@ func TestVerdicts(t *testing.T) {
 		"that is waived":      {func(in *report.Input) { unplant(in); in.Limits.Waived = []string{"selftest"} }, report.Pass, "selftest", "nothing was planted"},
 		"panic":               {func(in *report.Input) { in.Rollups[7].Panics = 1 }, report.Fail, "panics", "1 comparisons panicked"},
 		"silent instance":     {func(in *report.Input) { in.Rollups = in.Rollups[:len(in.Rollups)-1] }, report.NoVerdict, "instances", "checkout-2 of pod-a"},
-		"live, no report":     {func(in *report.Input) { addLive(in, "checkout-3") }, report.NoVerdict, "instances", "checkout-3 of pod-a is live"},
+		"just ended":          {func(in *report.Input) { in.Rollups[len(in.Rollups)-1].Final = true }, report.Pass, "instances", "all 2 runs"},
+		"ended, and is live":  {func(in *report.Input) { in.Rollups[1].Final = true; keepOnly(in, "checkout-2", 1) }, report.NoVerdict, "instances", "has not reported"},
+		"live, no report":     {func(in *report.Input) { addLive(in, "checkout-3") }, report.NoVerdict, "instances", "checkout-3 of pod-a is live and has not reported"},
 		"lost rollups":        {func(in *report.Input) { in.Rollups = slices.Delete(in.Rollups, 10, 11) }, report.NoVerdict, "gaps", "10m0s"},
 		"said to be lost": {func(in *report.Input) {
 			in.Rollups[10].Lost = 2

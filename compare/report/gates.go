@@ -234,7 +234,7 @@ func (r *Report) panics(s *sum) Gate {
 }
 
 func (r *Report) instances(in Input) Gate {
-	who := absent(r.Instances, in.Instances, r.Pods)
+	who := absent(r.Instances, in.Instances, r.Pods, r.To.Add(-r.Limits.MaxGap))
 	g := Gate{Name: "instances", Unit: unitCount, Value: float64(len(who)), N: uint64(len(r.Instances)), Verdict: Pass,
 		Reason: fmt.Sprintf("all %d runs reported to their end, or to the end of the period", len(r.Instances))}
 	switch {

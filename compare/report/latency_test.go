@@ -167,3 +167,24 @@ func TestLiveComparator(t *testing.T) {
 		}
 	}
 }
+
+// A week of four instances, a rollup a minute.
+func BenchmarkWeek(b *testing.B) {
+	var in report.Input
+	source := rand.New(rand.NewPCG(1, 1))
+	times := timesOf(source, 500, nil)
+	for _, instance := range []string{"a", "b", "c", "d"} {
+		for seq := uint64(1); seq <= 7*24*60; seq++ {
+			r := rollup("pod-a", instance, "run-"+instance, 1, holdover.StageShadow)
+			r.Seq, r.From = seq, began.Add(time.Duration(seq-1)*time.Minute)
+			r.To = r.From.Add(time.Minute)
+			for i := range r.Cells {
+				r.Cells[i].Times = []compare.Times{times}
+			}
+			in.Rollups = append(in.Rollups, r)
+		}
+	}
+	for b.Loop() {
+		build(b, in)
+	}
+}

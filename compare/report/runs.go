@@ -86,8 +86,9 @@ func (r *Run) gap(from, to time.Time, lost uint64) {
 }
 
 // absent lists who should be reporting and is not: runs that fell silent, and
-// live instances without a run that reports.
-func absent(all []Run, live map[string][]holdover.Instance, pods []string) (who []string) {
+// live instances without a run that reports. One that has just ended may still
+// be taken for live: its last run is new enough then.
+func absent(all []Run, live map[string][]holdover.Instance, pods []string, newEnough time.Time) (who []string) {
 	for _, r := range all {
 		if r.State == RunMissing {
 			who = append(who, fmt.Sprintf("%s of %s (run %s) fell silent at %s", r.Instance, r.Pod, r.Run, stamp(r.To)))
@@ -96,10 +97,10 @@ func absent(all []Run, live map[string][]holdover.Instance, pods []string) (who 
 	for _, pod := range pods {
 		for _, instance := range live[pod] {
 			reports := slices.ContainsFunc(all, func(r Run) bool {
-				return r.Pod == pod && r.Instance == instance.Name && (r.State == RunRunning || r.State == RunMissing)
+				return r.Pod == pod && r.Instance == instance.Name && (r.State == RunMissing || !r.To.Before(newEnough))
 			})
 			if !reports {
-				who = append(who, fmt.Sprintf("%s of %s is live and does not report", instance.Name, pod))
+				who = append(who, fmt.Sprintf("%s of %s is live and has not reported: if it has just started, look again in a minute", instance.Name, pod))
 			}
 		}
 	}

@@ -14,26 +14,28 @@ import (
 
 const alpha = 0.05
 
-// clopperPearson is the exact interval of one look at a sample of fixed size.
-func clopperPearson(r stats.Rate, alpha float64) (low, high float64) {
+// clopperPearson says whether a rate is outside the exact interval of one look
+// at a sample of fixed size.
+func clopperPearson(r stats.Rate, rate float64) (outside bool) {
 	s, n := float64(r.Hits), float64(r.Trials)
-	low, high = 0, 1
-	if r.Hits > 0 {
-		low = mathext.InvRegIncBeta(s, n-s+1, alpha/2)
+	if r.Value() < rate {
+		return rate > mathext.InvRegIncBeta(s+1, n-s, 1-alpha/2)
 	}
-	if r.Hits < r.Trials {
-		high = mathext.InvRegIncBeta(s+1, n-s, 1-alpha/2)
-	}
-	return low, high
+	return r.Hits > 0 && rate < mathext.InvRegIncBeta(s, n-s+1, alpha/2)
 }
 
-func sequence(r stats.Rate, alpha float64) (low, high float64) {
-	return r.Lower(alpha), r.Upper(alpha)
+// sequence says the same of the interval of this package. Only the end on the
+// rate's side can leave it outside.
+func sequence(r stats.Rate, rate float64) (outside bool) {
+	if r.Value() < rate {
+		return rate > r.Upper(alpha)
+	}
+	return rate < r.Lower(alpha)
 }
 
 // everWrong is the share of paths on which the true rate was outside at one
 // look or more: 168 of them, one an hour for a week.
-func everWrong(rate float64, perLook, paths int, bound func(stats.Rate, float64) (low, high float64)) float64 {
+func everWrong(rate float64, perLook, paths int, outside func(stats.Rate, float64) bool) float64 {
 	source := rand.New(rand.NewPCG(7, uint64(rate*1e9)))
 	wrong := 0
 	for range paths {
@@ -41,7 +43,7 @@ func everWrong(rate float64, perLook, paths int, bound func(stats.Rate, float64)
 		for range 168 {
 			seen.Trials += uint64(perLook)
 			seen.Hits += uint64(distuv.Binomial{N: float64(perLook), P: rate, Src: source}.Rand())
-			if low, high := bound(seen, alpha); rate < low || rate > high {
+			if outside(seen, rate) {
 				wrong++
 				break
 			}
@@ -51,9 +53,16 @@ func everWrong(rate float64, perLook, paths int, bound func(stats.Rate, float64)
 }
 
 func TestBoundHoldsAtAllLooks(t *testing.T) {
-	for _, rate := range []float64{0, 1e-4, 1e-3, 0.02, 0.3} {
-		if got := everWrong(rate, 500, 2000, sequence); got > alpha {
-			t.Errorf("rate %v was outside the interval at some look on %.2f %% of the paths, more than %.0f %%", rate, 100*got, 100*alpha)
+	for _, x := range []struct {
+		rate           float64
+		perLook, paths int
+	}{
+		{0, 500, 1}, // without hits all paths are the same
+		{1e-4, 500, 1000}, {0.02, 500, 700}, {0.3, 500, 700},
+		{0.02, 20, 700}, {0.3, 1, 700}, {0.5, 1, 700}, // few at a look: a bound that is too tight shows there first
+	} {
+		if got := everWrong(x.rate, x.perLook, x.paths, sequence); got > alpha {
+			t.Errorf("rate %v, %d at a look: outside the interval at some look on %.2f %% of the paths, more than %.0f %%", x.rate, x.perLook, 100*got, 100*alpha)
 		}
 	}
 }
@@ -61,7 +70,7 @@ func TestBoundHoldsAtAllLooks(t *testing.T) {
 // The control: a test that the usual bound passes too would show nothing.
 func TestFixedSampleBoundDoesNotHold(t *testing.T) {
 	for _, rate := range []float64{0.02, 0.3} {
-		if got := everWrong(rate, 500, 500, clopperPearson); got < 2*alpha {
+		if got := everWrong(rate, 500, 300, clopperPearson); got < 2*alpha {
 			t.Errorf("rate %v: Clopper-Pearson was wrong on %.2f %% of the paths only: the simulation does not look often enough to prove anything", rate, 100*got)
 		}
 	}

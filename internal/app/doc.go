@@ -5,11 +5,15 @@
 //
 // [New] builds everything from a [Config]; [App.Run] runs it until its context
 // ends; [App.Close] closes the stores. Reading order: config.go, pod.go, app.go.
-// operator.go answers on-call's questions, metrics.go the scrape.
+// operator.go answers on-call's questions, metrics.go the scrape. What is compared
+// goes from comparator.go over a spool on disk and ship.go into MySQL; report.go
+// reads it there, of all instances.
 //
 // # Guarantees
 //
-// What it starts it stops, in reverse order.
+// What it starts it stops, in reverse order. A record of what was compared is in
+// MySQL once, in the order of its run, also when MySQL was away or the process was
+// killed; what is lost on the way is counted.
 //
 // # Concurrency
 //

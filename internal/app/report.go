@@ -50,16 +50,22 @@ const longestRollup = time.Hour
 
 // reported adds what the pod's MySQL keeps of the period.
 func (s *Stores) reported(ctx context.Context, in *report.Input) error {
+	var hours hourly
 	err := s.MySQL.Comparisons(ctx, in.Since.Add(-longestRollup), in.Until, func(c holdover.Comparison) error {
 		r, err := rollupOf(c)
-		if err == nil && r.To.After(in.Since) {
-			in.Rollups = append(in.Rollups, r)
+		if err != nil || !r.To.After(in.Since) {
+			return err
 		}
-		return err
+		return hours.add(r)
 	})
 	if err != nil {
 		return err
 	}
+	rollups, err := hours.rollups()
+	if err != nil {
+		return err
+	}
+	in.Rollups = append(in.Rollups, rollups...)
 	fences, err := s.MySQL.FencesSince(ctx, in.Since)
 	if err != nil {
 		return err

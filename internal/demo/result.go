@@ -8,6 +8,8 @@ import (
 
 	"holdover"
 	"holdover/compare"
+	"holdover/compare/report"
+	"holdover/internal/app"
 	"holdover/internal/workload"
 )
 
@@ -35,7 +37,9 @@ type Result struct {
 
 	OtherFaults int64                       `json:"other_faults"` // wrong ends, double claims, ledger or counters off
 	Audits      map[string]workload.Verdict `json:"audits"`       // by pod
-	Report      compare.Report              `json:"-"`
+	Verdict     report.Verdict              `json:"verdict"`      // of the divergence report, from what MySQL keeps of it
+	Digest      string                      `json:"digest"`       // of its data
+	Report      report.Report               `json:"-"`
 	Folder      string                      `json:"folder,omitempty"` // with Keep
 }
 
@@ -67,20 +71,25 @@ func (s *story) judge(ctx context.Context) (Result, error) {
 		r.OtherFaults += verdict.DoubleClaims + verdict.WrongEnds + verdict.LedgerOff + verdict.CountersOff + verdict.UnexpectedTold + verdict.Unjudged
 		audited = audited && verdict.OK
 	}
-	var reports []compare.Report
-	for _, a := range s.apps {
-		for _, pod := range a.Pods {
-			reports = append(reports, pod.Comparator.Report())
-		}
-	}
-	var err error
-	if r.Report, err = compare.Merge(reports...); err != nil {
+	if err := s.closeApps(ctx); err != nil { // their last counts are in MySQL then
 		return r, err
 	}
-	unexplained, _ := r.Report.Count(compare.KindUnexplained)
-	foreign, _ := r.Report.Count(compare.KindForeignWrite)
-	r.Unexplained = int64(unexplained + foreign)
-	r.Coverage = r.Report.Coverage
+	c, stores := s.config("operator"), make([]*app.Stores, len(podStories))
+	for i, p := range podStories {
+		stores[i] = s.stores[p.name]
+	}
+	var err error
+	if r.Report, err = app.Report(ctx, c, stores, app.ReportOptions{Since: s.began, Until: time.Now()}); err != nil {
+		return r, err
+	}
+	r.Verdict, r.Digest = r.Report.Verdict, r.Report.Digest
+	r.Unexplained = int64(r.Report.Divergences.Unexplained)
+	for _, k := range r.Report.Divergences.Kinds {
+		if k.Kind == compare.KindForeignWrite.String() {
+			r.Unexplained += int64(k.Count)
+		}
+	}
+	r.Coverage = r.Report.Coverage.Share
 	r.OK = audited && r.Oversold == 0 && r.LostHolds == 0 && r.FalseSoldOut == 0 && r.Unexplained == 0 && r.OtherFaults == 0
 	r.Seconds = time.Since(s.began).Seconds()
 	return r, nil
@@ -113,9 +122,9 @@ func (r Result) WriteText(w io.Writer) error {
 	_, err := fmt.Fprintf(w, `%s after %.0f s on MySQL %s and Redis %s
   buyers were told   %d reservations, %d claims, %d releases, %d refusals; %d holds expired
   counted in stores  oversold %d, lost holds %d, refused while stock remained %d, other faults %d
-  compared           coverage %.1f %%, unexplained %d
+  compared           coverage %.1f %%, unexplained %d; the report's verdict is %s
   the kill           %d flip under load, in effect everywhere after %.0f ms, %d buyers saw an error
 `, word, r.Seconds, r.MySQLVersion, r.RedisVersion, r.Reservations, r.Claims, r.Releases, r.Refused, r.Expired,
-		r.Oversold, r.LostHolds, r.FalseSoldOut, r.OtherFaults, 100*r.Coverage, r.Unexplained, r.Flips, r.KillMS, r.BuyerErrors)
+		r.Oversold, r.LostHolds, r.FalseSoldOut, r.OtherFaults, 100*r.Coverage, r.Unexplained, r.Verdict, r.Flips, r.KillMS, r.BuyerErrors)
 	return err
 }

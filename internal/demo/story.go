@@ -159,10 +159,12 @@ func (s *story) config(instance string) app.Config {
 			Call: callTime, Mirror: 250 * time.Millisecond, GiveBackWindow: window, Recheck: recheck, Sweep: 250 * time.Millisecond,
 			ReaperGrace: 2 * time.Second, Heartbeat: 200 * time.Millisecond, Dwell: dwell, Drive: 200 * time.Millisecond,
 		},
-		Pool: app.PoolConfig{Cap: 200, LockWait: time.Second},
+		Compare: app.CompareConfig{RollupEvery: 5 * time.Second, SelftestEvery: max(s.cfg.Duration/30, 500*time.Millisecond)},
+		Pool:    app.PoolConfig{Cap: 200, LockWait: time.Second},
 	}
-	for _, p := range podStories {
-		pod := app.PodConfig{Name: p.name, Redis: app.RedisConfig{Addr: s.stack.RedisAddr(p.name)}, MySQL: app.MySQLConfig{DSN: s.stack.MySQLDSN(p.name)}}
+	for i, p := range podStories {
+		reserved := int64(90 + i) // no buyer's: divergences are planted there
+		pod := app.PodConfig{Name: p.name, Shops: []string{fmt.Sprint(reserved)}, ReservedShop: reserved, Redis: app.RedisConfig{Addr: s.stack.RedisAddr(p.name)}, MySQL: app.MySQLConfig{DSN: s.stack.MySQLDSN(p.name)}}
 		for _, shop := range p.shops {
 			pod.Shops = append(pod.Shops, fmt.Sprint(shop))
 		}
@@ -436,12 +438,20 @@ func (s *story) waiting() string {
 
 func (s *story) close(ctx context.Context) error {
 	var errs []error
-	for _, a := range s.apps {
-		errs = append(errs, a.Close(ctx))
-	}
+	errs = append(errs, s.closeApps(ctx))
 	for _, stores := range s.stores {
 		errs = append(errs, stores.Close(context.WithoutCancel(ctx)))
 	}
+	return errors.Join(errs...)
+}
+
+// closeApps ends the instances, which write what they have counted.
+func (s *story) closeApps(ctx context.Context) error {
+	var errs []error
+	for _, a := range s.apps {
+		errs = append(errs, a.Close(ctx))
+	}
+	s.apps = nil
 	return errors.Join(errs...)
 }
 

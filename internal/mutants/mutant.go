@@ -129,6 +129,8 @@ func (m *Mutant) MySQL(s dualwrite.MySQL) dualwrite.MySQL {
 		return oneAttemptMySQL{s}
 	case EndRecords:
 		return forgetfulMySQL{s, m}
+	case JournalInReadiness:
+		return untoldJournal{s}
 	case LoseMirror:
 		return &lossyMirror{MySQL: s, every: m.every}
 	case GrantPastStock:
@@ -146,6 +148,13 @@ func (m *Mutant) KillMySQL(s killswitch.MySQL) killswitch.MySQL {
 	}
 	return s
 }
+
+// untoldJournal: whoever looks at the journal sees nothing in it.
+type untoldJournal struct{ dualwrite.MySQL }
+
+func (untoldJournal) JournalSize(context.Context) (int64, time.Duration, error) { return 0, 0, nil }
+
+func (untoldJournal) Journal(context.Context, int) ([]holdover.Journaled, error) { return nil, nil }
 
 // emptyJournal: the kill finds no fact to carry.
 type emptyJournal struct{ killswitch.MySQL }

@@ -16,6 +16,7 @@ const (
 	JournalInKill      = "journal-in-kill"      // the kill carries nothing over
 	AttemptIDs         = "attempt-ids"          // all attempts are one
 	EndRecords         = "end-records"          // how a token ended is forgotten at once
+	JournalInReadiness = "journal-in-readiness" // readiness does not see MySQL's journal, and nobody drains it
 	RedisRetries       = "redis-retries"        // units are taken by a plain DECRBY of a client with its default retries
 )
 
@@ -29,7 +30,7 @@ const (
 
 // Names lists the mutants that a torture must catch.
 func Names() []string {
-	return []string{RedisEpoch, MySQLEpoch, MirrorBeforeAnswer, OrderedLanes, MarkBeforeLedger, JournalInKill, AttemptIDs, EndRecords, RedisRetries}
+	return []string{RedisEpoch, MySQLEpoch, MirrorBeforeAnswer, OrderedLanes, MarkBeforeLedger, JournalInKill, AttemptIDs, EndRecords, RedisRetries, JournalInReadiness}
 }
 
 // ReportNames lists those that a report must show.

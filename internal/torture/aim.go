@@ -18,6 +18,13 @@ func patience(aim string) (redis, mirror time.Duration) {
 	return redisTime, 150 * time.Millisecond
 }
 
+// aimRebuild is no mutant's: Redis loses its data while MySQL decides, and nobody
+// moves the pod.
+const aimRebuild = "rebuild"
+
+// aimRetire is no mutant's either: Redis is retired under way, and asked again.
+const aimRetire = "retire"
+
 // aims bias the draw towards what a mutant gets wrong: the stage in which the
 // protection counts, the fault that needs it, and the operator's step in the
 // middle of it.
@@ -62,11 +69,26 @@ var aims = map[string]func(rng *rand.Rand, s *Schedule){
 			{At: between(rng, 900, 1050), Do: doKill, Who: everybody},
 		}
 	},
+	// One instance is cut off from Redis and journals; the others have nothing else to
+	// tell of it.
+	mutants.JournalInReadiness: func(rng *rand.Rand, s *Schedule) {
+		s.Start, s.Stock = holdover.StageMySQL, scarceStock
+		s.Actions = []Action{{At: between(rng, 300, 600), Fault: Cut, For: 1300 * time.Millisecond, Who: rng.IntN(instances), Store: holdover.StoreRedis}}
+	},
 	// Votes whose replies are lost are repeated by their buyers elsewhere, and given
 	// back by the instances that never heard.
 	mutants.AttemptIDs: func(rng *rand.Rand, s *Schedule) {
 		s.Start = pick(rng, []weighted[holdover.Stage]{{holdover.StageShadow, 1}, {holdover.StageRedis, 1}})
 		s.Actions = []Action{{At: between(rng, 300, 900), Fault: LostReplies, For: between(rng, 350, 900), Who: rng.IntN(instances), Store: holdover.StoreRedis}}
+	},
+	aimRetire: func(rng *rand.Rand, s *Schedule) {
+		s.Start = holdover.StageMySQL
+		s.Actions = []Action{{Fault: NoFault, Who: everybody}}
+		s.retires(rng)
+	},
+	aimRebuild: func(rng *rand.Rand, s *Schedule) {
+		s.Start = holdover.StageMySQL
+		s.Actions = []Action{{At: between(rng, 300, 1000), Fault: LoseRedis, For: between(rng, 200, 1300), Who: everybody}}
 	},
 	mutants.EndRecords: func(rng *rand.Rand, s *Schedule) {
 		s.Start = pick(rng, []weighted[holdover.Stage]{{holdover.StageShadow, 1}, {holdover.StageMySQL, 1}})

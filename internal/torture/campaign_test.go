@@ -40,6 +40,48 @@ func TestAMutantIsCaught(t *testing.T) {
 	}
 }
 
+// TestALieIsCounted: an instance says that going back is safe, although MySQL's
+// journal has what Redis lacks.
+func TestALieIsCounted(t *testing.T) {
+	teststack.NoLeaks(t)
+	var progress bytes.Buffer
+	report, err := Run(t.Context(), Config{Schedules: 6, Seed: 1, Mutate: mutants.JournalInReadiness, Program: program, Progress: &progress})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	if report.OK || report.ReadinessLied == 0 {
+		t.Errorf("%+v\n%s", report, &progress)
+	}
+}
+
+// TestRebuildAfterALoss: Redis loses its data while MySQL decides; it is rebuilt by
+// the product, and a kill right after that loses nothing.
+func TestRebuildAfterALoss(t *testing.T) {
+	teststack.NoLeaks(t)
+	var progress bytes.Buffer
+	report, err := Run(t.Context(), Config{Schedules: 2, Seed: 1, Aim: aimRebuild, Program: program, Progress: &progress})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	if !report.OK || report.Faults[string(LoseRedis)] != 2 {
+		t.Errorf("%+v\n%s", report, &progress)
+	}
+}
+
+// TestRedisIsRetiredUnderWay: buyers buy while Redis is retired, and while the pod
+// comes back to it.
+func TestRedisIsRetiredUnderWay(t *testing.T) {
+	teststack.NoLeaks(t)
+	var progress bytes.Buffer
+	report, err := Run(t.Context(), Config{Schedules: 2, Seed: 2, Aim: aimRetire, Program: program, Progress: &progress})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	if !report.OK || report.retired != 2 {
+		t.Errorf("%+v\n%s", report, &progress)
+	}
+}
+
 // The JSON has the names that its readers know.
 func TestReportNames(t *testing.T) {
 	text, err := json.Marshal(newReport(Config{Seed: 7}))

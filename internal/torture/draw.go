@@ -43,14 +43,15 @@ const (
 	doKill    = "kill"
 	doRestore = "restore"
 	doFlag    = "flag"
+	doRetire  = "retire" // Redis, which nobody asks for a while, and come back to it
 )
 
 // Action is one thing that happens at its time.
 type Action struct {
 	At    time.Duration
 	Fault Fault         // or
-	Do    string        // kill, restore, flag
-	For   time.Duration // of a fault
+	Do    string        // kill, restore, flag, retire
+	For   time.Duration // of a fault, or without Redis
 	Who   int           // instance, from 0; everybody: all of them, and the operator's wires
 	Store holdover.Store
 	Stage holdover.Stage // of a flag
@@ -167,8 +168,31 @@ func Draw(seed uint64, mutant string) Schedule {
 		fault := drawFault(rng, s.Start)
 		s.Actions = append(drawSteps(rng, s, fault), fault)
 	}
+	if aims[mutant] == nil {
+		s.retire()
+	}
 	slices.SortStableFunc(s.Actions, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
 	return s
+}
+
+// retireTime is how much longer buyers buy when Redis is retired, which a complete
+// verification comes before, and asked again.
+const retireTime = 6 * time.Second
+
+// retire makes some of the schedules in mysql ones in which an operator retires
+// Redis and comes back, in place of other steps. It draws from a source of its own,
+// so that the other schedules are what they were before it was thought of.
+func (s *Schedule) retire() {
+	rng := rand.New(rand.NewPCG(s.Seed, 0x726574697265))
+	if s.Start != holdover.StageMySQL || s.Linear || s.fault().Fault == LoseRedis || rng.IntN(10) > 0 {
+		return
+	}
+	s.retires(rng)
+}
+
+func (s *Schedule) retires(rng *rand.Rand) {
+	s.Lasts += retireTime
+	s.Actions = []Action{s.fault(), {At: between(rng, 100, 1500), Do: doRetire, For: between(rng, 300, 1500), Who: everybody}}
 }
 
 // drawFault chooses one fault that G1 allows in the stage.

@@ -14,6 +14,7 @@ import (
 	"holdover/internal/app"
 	"holdover/internal/faults"
 	"holdover/killswitch"
+	"holdover/rollout"
 )
 
 // happen runs one action to its end: a fault is over when it returns, a step is
@@ -176,7 +177,11 @@ const stepLimit = 6 * time.Second
 // step is what the operator does. That it fails is part of the story: a kill
 // needs Redis, a restore needs both.
 func (w *world) step(ctx context.Context, a Action, t *trail) error {
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	limit := stepLimit
+	if a.Do == doRetire { // a complete verification comes first, and another after it
+		limit *= 5
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	t.note("%s begins", a)
 	if a.Do == doFlag {
@@ -194,6 +199,12 @@ func (w *world) step(ctx context.Context, a Action, t *trail) error {
 			err = json.Unmarshal(raw, &tripped)
 		}
 		said = tripped.Message + " " + tripped.Owed
+	case a.Do == doRetire:
+		if said, err = w.retire(ctx, by, why); err == nil {
+			t.note("%s", said)
+			wait(ctx, a.For)
+			said, err = w.comeBack(ctx)
+		}
 	case a.Do == doKill:
 		var killed app.Killed
 		killed, err = app.Kill(ctx, w.operating, by, why, false)
@@ -209,6 +220,36 @@ func (w *world) step(ctx context.Context, a Action, t *trail) error {
 	}
 	t.note("%s: %s", a.Do, said)
 	return nil
+}
+
+// retire takes the pod to mysql-only, as soon as nothing speaks against it.
+func (w *world) retire(ctx context.Context, by, why string) (said string, err error) {
+	for {
+		retired, err := app.Retire(ctx, w.operating, rollout.Desired{}, app.RetireOptions{By: by, Reason: why, WithoutFlag: true})
+		switch {
+		case err == nil:
+			w.retired.Add(1)
+			return fmt.Sprintf("retired: now %s, %d claims applied", retired.To, retired.Claims), nil
+		case !errors.Is(err, app.ErrHindered), !wait(ctx, 100*time.Millisecond):
+			return "", err
+		}
+	}
+}
+
+// comeBack takes the pod from mysql-only to mysql.
+func (w *world) comeBack(ctx context.Context) (string, error) {
+	done, err := app.Return(ctx, w.operating, "torture", "a schedule", false, nil)
+	return fmt.Sprintf("returned: now %s, rebuilt %t, clean %t", done.To, done.Rebuilt != nil, done.Clean), err
+}
+
+// drilled makes sure that the kill switch was used once: without, Redis is not
+// retired.
+func (w *world) drilled(ctx context.Context) error {
+	if look := w.operating.Facade.Survey(ctx); look.MySQLErr != nil || !look.LastKill.IsZero() {
+		return look.MySQLErr
+	}
+	_, err := app.Kill(ctx, w.operating, "torture", "a drill", false)
+	return err
 }
 
 // heal ends whatever a fault that was cut short may have left.

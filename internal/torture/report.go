@@ -18,6 +18,7 @@ type Report struct {
 	Operations      int            `json:"operations"`
 	Faults          map[string]int `json:"faults"`
 	Flips           int            `json:"flips"`
+	retired         int64          // how often Redis was, for tests
 	Oversold        int64          `json:"oversold"`
 	LostHolds       int64          `json:"lost_holds"`
 	FalseSoldOut    int64          `json:"false_sold_out"`

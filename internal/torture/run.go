@@ -130,6 +130,7 @@ func (c *campaign) one(ctx context.Context, s Schedule, t *trail) (Found, error)
 	c.age++
 	found, err := c.world.try(ctx, s, t)
 	c.report.add(s, t, found)
+	c.report.retired += c.world.retired.Swap(0)
 	// A world that broke, or lost a store, is no place for the next one; nor is one
 	// in which MySQL was left alone with holds that end in Redis.
 	if err == nil && (found.faulty() || s.fault().Fault == LoseRedis || s.leavesMySQL()) && ctx.Err() == nil && !c.cfg.Keep {
@@ -200,7 +201,11 @@ func (w *world) try(ctx context.Context, s Schedule, t *trail) (Found, error) {
 	if err := w.open(ctx, front); err != nil {
 		return found, err
 	}
-	if err := w.goTo(ctx, s.Start); err != nil {
+	err := error(nil)
+	if s.isRetiring() {
+		err = w.drilled(ctx)
+	}
+	if err = errors.Join(err, w.goTo(ctx, s.Start)); err != nil {
 		if ctx.Err() != nil {
 			return found, err
 		}
@@ -227,12 +232,14 @@ func (w *world) try(ctx context.Context, s Schedule, t *trail) (Found, error) {
 			failed[i] = w.happen(ctx, a, front, t)
 		})
 	}
+	stock := &stocker{w: w, front: front, seed: s.Seed, trail: t, changed: map[int64]int64{}}
+	acting.Go(func() { stock.run(ctx, s) })
 	newCrowd(front, s, at, t).run(ctx)
 	acting.Wait()
 	t.note("the buyers are gone, the faults are over")
-	err := errors.Join(errors.Join(failed...), w.heal(ctx, s.fault().Fault))
+	err = errors.Join(errors.Join(failed...), w.heal(ctx, s.fault().Fault))
 	if err == nil {
-		err = w.conclude(ctx, s, front, book, at[0], t, x, &found)
+		err = w.conclude(ctx, s, stock, book, at[0], t, x, &found)
 	}
 	stopWatching()
 	watchers.Wait()
@@ -242,14 +249,24 @@ func (w *world) try(ctx context.Context, s Schedule, t *trail) (Found, error) {
 }
 
 // conclude waits for silence and counts.
-func (w *world) conclude(ctx context.Context, s Schedule, front shopFront, book *workload.Account, at holdover.Reserver, t *trail, x *watch, found *Found) error {
+func (w *world) conclude(ctx context.Context, s Schedule, stock *stocker, book *workload.Account, at holdover.Reserver, t *trail, x *watch, found *Found) error {
 	for _, in := range w.instances {
 		if err := in.awaitReady(ctx); err != nil {
 			return fmt.Errorf("%w\n%s", err, in.logTail(10))
 		}
 	}
 	if s.fault().Fault == LoseRedis {
-		return w.lostRedis(ctx, front, book, found)
+		return w.lostRedis(ctx, s, stock, book, found)
+	}
+	if s.isRetiring() {
+		if err := w.wholeAgain(ctx); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			found.Unmirrored++
+			found.say("%v", err)
+			return nil
+		}
 	}
 	unmirrored, err := w.quiet(ctx)
 	switch {
@@ -259,6 +276,7 @@ func (w *world) conclude(ctx context.Context, s Schedule, front shopFront, book 
 	case err != nil:
 		return err
 	}
+	front := stock.after(ctx, s, found)
 	calls := t.all()
 	r, m, err := w.fences(ctx)
 	if err != nil {
@@ -301,6 +319,32 @@ func (w *world) conclude(ctx context.Context, s Schedule, front shopFront, book 
 	return w.closeShop(ctx, front, calls, at)
 }
 
+func (s Schedule) isRetiring() bool {
+	return slices.ContainsFunc(s.Actions, func(a Action) bool { return a.Do == doRetire })
+}
+
+// wholeAgain comes back from mysql-only, should the schedule have ended there, or
+// on the way.
+func (w *world) wholeAgain(ctx context.Context) error {
+	last := ""
+	err := await(ctx, quietTime, "the pod has its Redis again", func() (bool, error) {
+		r, m, err := w.fences(ctx)
+		if err != nil {
+			return false, err
+		}
+		if r == m && m.Stage != holdover.StageMySQLOnly {
+			return true, nil
+		}
+		said, err := w.comeBack(ctx)
+		last = fmt.Sprintf("%s, %v", said, err)
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, last)
+	}
+	return nil
+}
+
 // keepsMemory: no instance ended with mirror work in its memory, which only a
 // verification finds again.
 func (s Schedule) keepsMemory() bool { return s.fault().Fault != KillInstance }
@@ -332,10 +376,10 @@ func (w *world) closeShop(ctx context.Context, front shopFront, calls []call, at
 	return ctx.Err()
 }
 
-// lostRedis judges a schedule in which Redis lost its data. Where MySQL was the
-// truth, buyers lost nothing by it; and everywhere the loss must be named, and
-// speak against every way to Redis.
-func (w *world) lostRedis(ctx context.Context, front shopFront, book *workload.Account, found *Found) error {
+// lostRedis judges a schedule in which Redis lost its data. The loss must be named,
+// and speak against every way to Redis. Where MySQL was the truth, buyers lost
+// nothing by it, and the pod can be made whole.
+func (w *world) lostRedis(ctx context.Context, s Schedule, stock *stocker, book *workload.Account, found *Found) error {
 	const code = "redis-lost-its-data"
 	last := ""
 	err := await(ctx, 10*time.Second, "the loss of Redis's data is named", func() (bool, error) {
@@ -369,10 +413,55 @@ func (w *world) lostRedis(ctx context.Context, front shopFront, book *workload.A
 	if err != nil {
 		return err
 	}
-	if m.Stage != holdover.StageMySQL {
+	if m.Stage != holdover.StageMySQL || m.Latched {
 		return nil // G5: seen and named
 	}
-	judged, err := w.judge(ctx, front, book, holdover.StageMySQLOnly)
-	found.add(judged)
-	return err
+	return w.rebuilt(ctx, s, stock, book, found)
+}
+
+// rebuilt lets the product fill Redis anew, waits until each instance says that
+// going back is safe, and goes back at once: nothing may be lost by it.
+func (w *world) rebuilt(ctx context.Context, s Schedule, stock *stocker, book *workload.Account, found *Found) error {
+	last := ""
+	err := await(ctx, quietTime, "redis is rebuilt and going back is safe", func() (bool, error) {
+		done, err := app.Repair(ctx, w.operatorConfig, w.operating, app.RepairOptions{By: "torture", Reason: "redis lost its data"})
+		if err != nil || !done.Clean {
+			last = fmt.Sprintf("the repair: clean %t, %v", done.Clean, err)
+			return false, nil
+		}
+		for _, in := range w.instances {
+			look, cancel := context.WithTimeout(ctx, lookTime)
+			s, err := in.operator().Pod(look, podName)
+			cancel()
+			if err != nil || !s.Readiness.Back.OK {
+				last = fmt.Sprintf("%s: back %v, %v", in.name, s.Readiness.Back, err)
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		found.Unmirrored++
+		found.say("%v: %s", err, last)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	front := stock.after(ctx, s, found)
+	for _, stage := range []holdover.Stage{holdover.StageMySQL, holdover.StageShadow} {
+		if stage == holdover.StageShadow {
+			if _, err := app.Kill(ctx, w.operating, "torture", "right after the rebuild", false); err != nil {
+				found.ReadinessLied++
+				found.say("readiness said yes, and the kill failed: %v", err)
+				return nil
+			}
+		}
+		judged, err := w.judge(ctx, front, book, stage)
+		found.add(judged)
+		if err != nil || judged.faulty() {
+			return err
+		}
+	}
+	return nil
 }

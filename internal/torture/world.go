@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -36,16 +37,18 @@ const (
 // world is a set of real servers, the instances that use them through proxies,
 // and ways of its own to both stores, which no fault is in.
 type world struct {
-	cfg       Config
-	stack     *devstack.Stack
-	dir       string
-	instances []*instance
-	operator  wires
-	operating *app.Stores // an operator's machine, behind wires of its own
-	direct    *app.Stores // brings in the stock
-	db        *sql.DB
-	redis     *redis.Client
-	shops     int64 // how many were used
+	cfg            Config
+	stack          *devstack.Stack
+	dir            string
+	instances      []*instance
+	operator       wires
+	operating      *app.Stores // an operator's machine, behind wires of its own
+	operatorConfig app.Config
+	direct         *app.Stores // brings in the stock
+	db             *sql.DB
+	redis          *redis.Client
+	shops          int64        // how many were used
+	retired        atomic.Int64 // how often Redis was
 }
 
 // newWorld starts everything. On an error nothing is left running.
@@ -75,10 +78,10 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	if w.operator, err = w.wire(); err != nil {
 		return w, err
 	}
-	if w.operating, err = w.openStores(ctx, "operator", w.operator.redis.Addr(), w.operator.mysql.Addr(), cfg.Mutate, callTime); err != nil {
+	if w.operating, w.operatorConfig, err = w.openStores(ctx, "operator", w.operator.redis.Addr(), w.operator.mysql.Addr(), cfg.Mutate, callTime); err != nil {
 		return w, err
 	}
-	if w.direct, err = w.openStores(ctx, "stock", w.stack.RedisAddr(podName), w.mysqlAddr(), "", 30*time.Second); err != nil {
+	if w.direct, _, err = w.openStores(ctx, "stock", w.stack.RedisAddr(podName), w.mysqlAddr(), "", 30*time.Second); err != nil {
 		return w, err
 	}
 	for i := range instances {
@@ -142,17 +145,18 @@ func (w *world) through(addr string) (string, error) {
 }
 
 // openStores opens the pod's stores as a command of the product does.
-func (w *world) openStores(ctx context.Context, name, redisAddr, mysqlAddr, mutate string, call time.Duration) (*app.Stores, error) {
+func (w *world) openStores(ctx context.Context, name, redisAddr, mysqlAddr, mutate string, call time.Duration) (*app.Stores, app.Config, error) {
 	dsn, err := w.through(mysqlAddr)
 	if err != nil {
-		return nil, err
+		return nil, app.Config{}, err
 	}
 	c := app.Config{
 		Instance: name, Logger: slog.New(slog.DiscardHandler), Mutate: mutate,
 		Timing: app.Timing{Call: call, Redis: redisTime, Heartbeat: heartbeat},
 		Pods:   []app.PodConfig{{Name: podName, Shops: []string{"1-1000000"}, Redis: app.RedisConfig{Addr: redisAddr}, MySQL: app.MySQLConfig{DSN: dsn}}},
 	}.WithDefaults()
-	return app.OpenStores(ctx, c, c.Pods[0])
+	s, err := app.OpenStores(ctx, c, c.Pods[0])
+	return s, c, err
 }
 
 func (w *world) flagFile() string { return filepath.Join(w.dir, "stages.json") }

@@ -20,8 +20,8 @@ const (
 	// The end record of a hold that MySQL never knew has a line without an item.
 	sqlHolds = `SELECT token, shop_id, item_id, group_id, quantity, state FROM reserved_quantities`
 
-	// What stock the run began with is known to it.
-	sqlEntries = `SELECT token, shop_id, item_id, group_id, delta, kind FROM ledger_entries WHERE shop_id IN (%s) AND kind NOT IN ('import', 'opening')`
+	// What stock the run began with, and how it was changed, is known to it.
+	sqlEntries = `SELECT token, shop_id, item_id, group_id, delta, kind FROM ledger_entries WHERE shop_id IN (%s) AND kind NOT IN ('import', 'opening', 'adjust')`
 )
 
 // readMySQL reads ledger, holds and entries in one consistent snapshot.
