@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	randv2 "math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,15 +20,14 @@ type Comparator struct {
 	pick    func(n uint64) uint64 // a random number below n
 	ring    *ring                 // nil when there is no writer to read it
 
-	mu       sync.Mutex // covers what Observe touches; held for no longer than a swap
-	closed   bool
-	place    uint64 // eligible observations so far
-	open     *tally // since the last fold
-	total    counts // of the run, but for what is open
-	hot      hotItems
-	plants   plants
-	verified Verified
-	foreign  [numDirections]amount
+	mu      sync.Mutex // covers what Observe touches; held for no longer than a swap
+	closed  bool
+	place   uint64 // eligible observations so far
+	open    *tally // since the last fold
+	total   counts // of the run, but for what is open
+	hot     hotItems
+	plants  plants
+	foreign [numDirections]amount
 
 	folding sync.Mutex // covers the rest; taken before mu
 	spare   *tally     // the next open one
@@ -163,16 +161,8 @@ func (c *Comparator) keep(o *holdover.Observation, f *finding) {
 // RecordVerification puts a verification into the counts: its counter
 // differences count as foreign writes.
 func (c *Comparator) RecordVerification(v Verification) {
-	v.Started = plain(v.Started)
-	v.Differences = slices.Clone(v.Differences)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.verified.Runs++
-	if v.Clean {
-		c.verified.Clean++
-	}
-	c.verified.Last = []*Verification{&v}
-	c.verified.sum()
 	// A difference that stays is found by each verification: the row says what
 	// the newest one saw, so that a repaired counter leaves it.
 	c.foreign = [numDirections]amount{}

@@ -156,7 +156,7 @@ func TestBadSinkIsCountedAndLoggedOnce(t *testing.T) {
 			t.Errorf("panics %v: Close says %v", panics, err)
 		}
 		n := c.Counts()
-		if n.EventsFailed != 7 || sink.calls != 7 || n.Eligible != 5 { // five events, the rollup, the last report
+		if n.EventsFailed != 6 || sink.calls != 6 || n.Eligible != 5 { // five events and the rollup
 			t.Errorf("panics %v: %d failed, %d calls, %d eligible", panics, n.EventsFailed, sink.calls, n.Eligible)
 		}
 		if got := strings.Count(log.String(), "could not be written"); got != 1 {
@@ -305,12 +305,10 @@ func TestConfigIsChecked(t *testing.T) {
 		"no pod":         {},
 		"two sinks":      {Pod: "p", Path: "x", Events: &buffer{}},
 		"negative queue": {Pod: "p", QueueLen: -1},
-		"coverage":       {Pod: "p", MinCoverage: 1.5},
 		"accuracy":       {Pod: "p", SketchAccuracy: 0.5},
 		"flushes":        {Pod: "p", FlushEvery: -1},
 		"rollups":        {Pod: "p", RollupEvery: -1},
 		"spool":          {Pod: "p", SpoolMax: -1},
-		"snapshots":      {Pod: "p", SnapshotEvery: -1},
 	} {
 		if _, err := New(cfg); !errors.Is(err, holdover.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

@@ -68,8 +68,6 @@ type Config struct {
 	// QueueLen is how many divergences may wait for the writer; 4096. Over it their
 	// events are dropped and counted.
 	QueueLen int
-	// SnapshotEvery is how often a report is written to the events; 30 s.
-	SnapshotEvery time.Duration
 	// CloseTimeout is how long Close waits for a sink that hangs; 5 s.
 	CloseTimeout time.Duration
 
@@ -80,8 +78,6 @@ type Config struct {
 	// LastUnitWindow is the most units that may be left, beyond those asked
 	// for, where last-units evidence is believed; 64.
 	LastUnitWindow int64
-	// MinCoverage is the coverage below which a report has no verdict; 0.9.
-	MinCoverage float64
 	// SketchAccuracy is the relative accuracy of latency quantiles; 0.01.
 	// Reports merge only when it is the same.
 	SketchAccuracy float64
@@ -98,11 +94,9 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.RollupEvery, time.Minute)
 	setDefault(&c.FlushEvery, time.Second)
 	setDefault(&c.QueueLen, 4096)
-	setDefault(&c.SnapshotEvery, 30*time.Second)
 	setDefault(&c.CloseTimeout, 5*time.Second)
 	setDefault(&c.SamplesPerKind, defaultSamples)
 	setDefault(&c.LastUnitWindow, 64)
-	setDefault(&c.MinCoverage, 0.9)
 	setDefault(&c.SketchAccuracy, defaultAccuracy)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -126,7 +120,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	for field, v := range map[string]time.Duration{
-		"snapshot_every": c.SnapshotEvery, "close_timeout": c.CloseTimeout, "rollup_every": c.RollupEvery, "flush_every": c.FlushEvery,
+		"close_timeout": c.CloseTimeout, "rollup_every": c.RollupEvery, "flush_every": c.FlushEvery,
 	} {
 		if v < 0 {
 			errs = append(errs, bad(field, v, "is negative"))
@@ -134,9 +128,6 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.LastUnitWindow < 0 {
 		errs = append(errs, bad("last_unit_window", c.LastUnitWindow, "is negative"))
-	}
-	if !(c.MinCoverage > 0 && c.MinCoverage <= 1) {
-		errs = append(errs, bad("min_coverage", c.MinCoverage, "must be above 0 and at most 1"))
 	}
 	if !(c.SketchAccuracy >= minAccuracy && c.SketchAccuracy <= maxAccuracy) {
 		errs = append(errs, bad("sketch_accuracy", c.SketchAccuracy, fmt.Sprintf("must be between %v and %v", minAccuracy, maxAccuracy)))

@@ -43,7 +43,9 @@
 //
 //	last-unit-race  both stores' units of each item: one line near its end in both
 //	                and in the answers; and operations in flight, or agreement afterwards
-//	location        the item's units at each location: short at the line's, enough in all
+//	location        the item's units at each location: short at the line's, enough in all;
+//	                or, when Redis refuses, that the stores differ by the units of earlier
+//	                grants that MySQL could not place, and by nothing else
 //	pool-short      the ledger's headroom at the line's location, though MySQL refused
 //	expiry-skew     both expiries, and an answer at or after the earlier one
 //	pre-shadow      the hold's grant, before dual writing began

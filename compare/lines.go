@@ -44,8 +44,6 @@ func decodeLine(b []byte) (l line, err error) {
 	switch {
 	case l.Rollup != nil:
 		return l, l.Rollup.check()
-	case l.Snapshot != nil:
-		return l, nil
 	case l.Event == nil:
 		return l, errors.New("neither an event nor a rollup")
 	case l.Event.Run == "" || l.Event.Kind == KindNone:

@@ -2,7 +2,6 @@ package compare
 
 import (
 	"math/bits"
-	"time"
 
 	"holdover"
 )
@@ -18,9 +17,8 @@ const (
 // figure looks nothing up and allocates nothing.
 type tally struct {
 	counts
-	times       [numDual][numOps][2]*paired // votes and probes; nil until used
-	samples     [numKinds][numDirections]reservoir
-	first, last time.Time // of the observations, by their own time
+	times   [numDual][numOps][2]*paired // votes and probes; nil until used
+	samples [numKinds][numDirections]reservoir
 }
 
 // counts is the part of a tally without times and samples: cheap to add up.
@@ -56,14 +54,6 @@ func (a *amount) add(units int64) {
 
 // count moves every figure that o belongs to.
 func (t *tally) count(o *holdover.Observation, f *finding, strata uint32) {
-	if !o.At.IsZero() {
-		if t.first.IsZero() || o.At.Before(t.first) {
-			t.first = o.At
-		}
-		if o.At.After(t.last) {
-			t.last = o.At
-		}
-	}
 	var compared, differed, unexplained uint64
 	if f.compared {
 		compared = 1
@@ -115,10 +105,6 @@ func (t *tally) time(o *holdover.Observation, accuracy float64) {
 // add takes in another tally, which stays as it is.
 func (t *tally) add(o *tally, keep int, pick func(uint64) uint64) {
 	t.counts.add(&o.counts)
-	t.first = earlier(t.first, o.first)
-	if o.last.After(t.last) {
-		t.last = o.last
-	}
 	for stage := range o.times {
 		for op := range o.times[stage] {
 			for probe, p := range o.times[stage][op] {
@@ -190,7 +176,6 @@ func (c *cell) add(o *cell) {
 // reset empties t and keeps its memory.
 func (t *tally) reset() {
 	t.counts = counts{}
-	t.first, t.last = time.Time{}, time.Time{}
 	for stage := range t.times {
 		for op := range t.times[stage] {
 			for _, p := range t.times[stage][op] {

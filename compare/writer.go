@@ -16,11 +16,9 @@ const lineVersion = 1
 // What did not differ is not written one by one: the rollups are what makes a
 // file's figures exact.
 type line struct {
-	V        int     `json:"v"`
-	Event    *Event  `json:"event,omitempty"`
-	Rollup   *Rollup `json:"rollup,omitempty"`
-	Snapshot *Report `json:"snapshot,omitempty"`
-	Final    bool    `json:"final,omitempty"` // the snapshot was written by Close
+	V      int     `json:"v"`
+	Event  *Event  `json:"event,omitempty"`
+	Rollup *Rollup `json:"rollup,omitempty"`
 }
 
 // writer owns the sink, the spool's files of this run, and the one goroutine
@@ -41,7 +39,6 @@ type writer struct {
 	from    time.Time // its begin
 	ends    time.Time // when it is to be closed
 	lost    uint64    // rollups that were dropped before it
-	snap    time.Time // when the next snapshot is due
 }
 
 type waiting struct {
@@ -68,8 +65,7 @@ func (w *writer) full() bool { return len(w.queue) == cap(w.queue) }
 func (w *writer) run() {
 	defer close(w.done)
 	every := min(w.c.cfg.FlushEvery, w.c.cfg.RollupEvery)
-	now := time.Now()
-	w.ends, w.snap = after(now, w.c.cfg.RollupEvery), now.Add(w.c.cfg.SnapshotEvery)
+	w.ends = after(time.Now(), w.c.cfg.RollupEvery)
 	w.adopt()
 	timer := time.NewTimer(time.Until(after(time.Now(), every)))
 	defer timer.Stop()
@@ -114,10 +110,6 @@ func (w *writer) tick(now time.Time) {
 	} else {
 		_ = w.closePeriod(now, false)
 		w.ends = after(now, w.c.cfg.RollupEvery)
-	}
-	if !now.Before(w.snap) {
-		_ = w.snapshot(false)
-		w.snap = now.Add(w.c.cfg.SnapshotEvery)
 	}
 }
 
@@ -198,7 +190,7 @@ func (w *writer) finish() {
 		w.take(<-w.queue)
 	}
 	w.settle(len(w.waiting))
-	w.err = errors.Join(w.closePeriod(time.Now(), true), w.snapshot(true))
+	w.err = w.closePeriod(time.Now(), true)
 	if w.sink != nil {
 		w.err = errors.Join(w.err, guard(w.sink.Close))
 	}
