@@ -51,10 +51,10 @@ var mayImport = map[string][]string{
 	"internal/plant":     {".", "compare", "dualwrite", "mysqlpool"},
 	"internal/selftest":  {".", "compare", "dualwrite", "legacyredis", "mysqlpool", "internal/devstack", "internal/plant", "internal/workload"},
 	"internal/calibrate": {".", "compare", "compare/report", "legacyredis", "internal/devstack", "internal/workload"},
-	"internal/torture":   {".", "killswitch", "mysqlpool", "internal/app", "internal/devstack", "internal/faults", "internal/httpapi", "internal/mutants", "internal/workload"},
+	"internal/torture":   {".", "killswitch", "mysqlpool", "rollout", "internal/app", "internal/devstack", "internal/faults", "internal/httpapi", "internal/mutants", "internal/workload"},
 	"internal/trial":     {".", "compare", "compare/report", "mysqlpool", "internal/app", "internal/devstack", "internal/mutants", "internal/workload"},
 	"internal/demo":     {".", "compare", "compare/report", "mysqlpool", "internal/app", "internal/devstack", "internal/workload"},
-	"cmd/holdover":       {".", "compare", "compare/report", "dualwrite", "killswitch", "mysqlpool", "rollout", "internal/advise", "internal/app", "internal/bench", "internal/calibrate", "internal/demo", "internal/httpapi", "internal/mutants", "internal/plant", "internal/selftest", "internal/torture", "internal/workload"},
+	"cmd/holdover":       {".", "compare", "compare/report", "dualwrite", "killswitch", "mysqlpool", "rollout", "internal/advise", "internal/app", "internal/bench", "internal/calibrate", "internal/demo", "internal/httpapi", "internal/mutants", "internal/plant", "internal/selftest", "internal/torture", "internal/trial", "internal/workload"},
 
 	// What only tests use.
 	"internal/model":        {"."},

@@ -17,7 +17,7 @@ type calibrateCmd struct {
 	Baskets  string        `help:"JSON lines {\"cart\":N,\"items\":[...]} to buy, instead of generated carts." placeholder:"FILE" type:"path"`
 	Redis    string        `help:"A Redis of your own, an empty one: its keys stay. Without it two servers are started." placeholder:"HOST:PORT"`
 	Second   string        `help:"The second one." placeholder:"HOST:PORT"`
-	Out      string        `help:"Write the report here, for holdover report --baseline." placeholder:"FILE" type:"path"`
+	Out      string        `help:"Write the report here, for holdover report --noise." placeholder:"FILE" type:"path"`
 	JSON     bool          `help:"One JSON object on stdout."`
 }
 

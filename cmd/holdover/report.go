@@ -35,6 +35,7 @@ type reportShowCmd struct {
 	Out      string   `help:"Write it to this file; stdout gets the verdict." placeholder:"FILE" type:"path"`
 	Events   []string `help:"Read event files, or folders of them, instead of the pods' MySQL." placeholder:"FILE" type:"path"`
 	Baseline string   `help:"An earlier report as JSON: slower than that becomes a gate." placeholder:"FILE" type:"path"`
+	Noise    string   `help:"What holdover calibrate wrote with --out: a latency delta that two equal stores have too is none." placeholder:"FILE" type:"path"`
 	MustSee  []string `help:"Kinds of calls that must have occurred, instead of claim, release, expire, last-unit and refused; none: no demands." placeholder:"NAME"`
 	Waive    []string `help:"Gates that are shown and not demanded." placeholder:"GATE"`
 }
@@ -91,6 +92,13 @@ func (cmd *reportShowCmd) options() (o app.ReportOptions, err error) {
 			return o, err
 		}
 		o.Baseline = report.BaselineOf(earlier)
+	}
+	if cmd.Noise != "" {
+		calibrated, err := readReport(cmd.Noise)
+		if err != nil {
+			return o, err
+		}
+		o.Noise = report.BaselineOf(calibrated)
 	}
 	return o, nil
 }

@@ -64,10 +64,28 @@ func (r *run) config(c Case, instance, mutant string) app.Config {
 // shownSamples bounds the unexplained divergences that the progress prints.
 const shownSamples = 3
 
+// tailRate: a tail shows in tens of thousands of calls.
+const tailRate = 8
+
+// duration is how long buyers come in a case.
+func (r *run) duration(c Case) time.Duration {
+	if c.Half {
+		return 2 * r.cfg.Duration
+	}
+	return r.cfg.Duration
+}
+
 // traffic is the buyers of a case: two locations that Redis can't tell apart,
 // and items that run out at one and then at both.
-func (r *run) traffic(duration time.Duration) workload.Config {
-	rate := r.cfg.Rate
+func (r *run) traffic(c Case) workload.Config {
+	rate, duration := r.cfg.Rate, r.duration(c)
+	if c.Half {
+		return workload.Config{
+			Seed: r.cfg.Seed, Shops: []int64{firstShop, lastShop}, SmallCarts: true, ScarceRate: -1,
+			Rate: tailRate * rate, MaxInFlight: int(tailRate * rate), ThinkMin: 50 * time.Millisecond, ThinkMax: 100 * time.Millisecond,
+			PaymentFail: 0.9, TTL: holdTTL, CallTimeout: 5 * time.Second,
+		}
+	}
 	return workload.Config{
 		Seed: r.cfg.Seed, Shops: []int64{firstShop, lastShop}, Baskets: r.cfg.Baskets, SmallCarts: len(r.cfg.Baskets) == 0,
 		Groups: 2, HotItem: 7777, HotShare: 0.3, HotStock: int64(rate * duration.Seconds() * 0.03), ScarceRate: 0.1, Scarce: 10,
@@ -121,14 +139,14 @@ func describe(c Case) string {
 func (r *run) report(ctx context.Context, c Case, stores *app.Stores, since time.Time) (report.Report, error) {
 	until := time.Now().UTC()
 	if !c.Half {
-		return app.Report(ctx, r.config(c, "operator", ""), []*app.Stores{stores}, app.ReportOptions{Since: since, Until: until})
+		return app.Report(ctx, r.config(c, "operator", ""), []*app.Stores{stores}, app.ReportOptions{Since: since, Until: until, Limits: r.cfg.Limits})
 	}
 	base, err := app.ReportOffline([]string{r.folder(c, false)}, []string{c.Name}, app.ReportOptions{Since: since, Until: until})
 	if err != nil {
 		return base, err
 	}
 	return app.ReportOffline([]string{r.folder(c, true)}, []string{c.Name}, app.ReportOptions{
-		Since: since, Until: until, Baseline: report.BaselineOf(base),
+		Since: since, Until: until, Baseline: report.BaselineOf(base), Limits: r.cfg.Limits,
 	})
 }
 
@@ -142,7 +160,7 @@ func (p *pod) play(ctx context.Context) (err error) {
 	if p.stores, err = app.OpenStores(ctx, operator, operator.Pods[0]); err != nil {
 		return err
 	}
-	stock, err := workload.Stock(r.traffic(r.cfg.Duration))
+	stock, err := workload.Stock(r.traffic(c))
 	if err != nil {
 		return err
 	}
@@ -178,9 +196,9 @@ func (p *pod) play(ctx context.Context) (err error) {
 	for _, a := range p.apps {
 		instances = append(instances, a.Pods[0].Facade)
 	}
-	buying, stopBuying := context.WithTimeout(ctx, r.cfg.Duration)
+	buying, stopBuying := context.WithTimeout(ctx, r.duration(c))
 	defer stopBuying()
-	if _, err := workload.Run(buying, r.traffic(r.cfg.Duration), instances, p.account); err != nil {
+	if _, err := workload.Run(buying, r.traffic(c), instances, p.account); err != nil {
 		return err
 	}
 	if err := p.await(ctx, "every hold has ended and nothing is left to carry over", p.settled); err != nil {

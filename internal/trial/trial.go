@@ -26,10 +26,11 @@ type Config struct {
 	Duration  time.Duration // of the traffic of each case; 60 s
 	Cases     []string      // names of Cases; all
 	Instances int           // of each pod; 4
-	Rate      float64       // arrivals a second; 40
+	Rate      float64       // arrivals a second; 80
 	Seed      uint64        // of the traffic
 	Baskets   []workload.Basket
-	Progress  io.Writer // nil: discard
+	Limits    report.Limits // of the reports
+	Progress  io.Writer     // nil: discard
 	Logger    *slog.Logger
 }
 
@@ -37,7 +38,7 @@ type Config struct {
 type Case struct {
 	Name   string         `json:"name"`
 	Mutant string         `json:"mutant,omitempty"` // see internal/mutants; empty: no bug
-	Half   bool           `json:"half,omitempty"`   // half of the instances have it, and are judged against the others
+	Half   bool           `json:"half,omitempty"`   // half of the instances have it, and are judged against the others; many small carts, for twice as long
 	Want   report.Verdict `json:"want"`
 	Breaks []string       `json:"breaks,omitempty"` // gates of which the bug must break one, by the start of their names
 }
@@ -95,7 +96,7 @@ type run struct {
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	cfg.Duration = cmp.Or(cfg.Duration, time.Minute)
 	cfg.Instances = cmp.Or(cfg.Instances, 4)
-	cfg.Rate = cmp.Or(cfg.Rate, 40)
+	cfg.Rate = cmp.Or(cfg.Rate, 80)
 	if cfg.Progress == nil {
 		cfg.Progress = io.Discard
 	}
