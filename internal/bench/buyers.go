@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdover"
@@ -186,6 +187,35 @@ func (b *buyers) run(ctx context.Context, warm, measure time.Duration, keepClaim
 	calling.Wait()
 	b.client.CloseIdleConnections()
 	return t
+}
+
+// saturate lets buyers come one after the other in a closed loop for a while, each
+// with a reserve and what ends it, and says how many there were a second.
+func (b *buyers) saturate(ctx context.Context, callers int, lasts time.Duration) float64 {
+	ctx, cancel := context.WithTimeout(ctx, lasts)
+	defer cancel()
+	b.seed++
+	var calling sync.WaitGroup
+	var came atomic.Int64
+	began := time.Now()
+	for i := range callers {
+		rng := rand.New(rand.NewPCG(b.seed, 13+uint64(i)))
+		calling.Go(func() {
+			none := &tally{calls: map[string]*callTally{}}
+			for n := i; ctx.Err() == nil; n += callers {
+				who := &buyer{
+					token: randomToken(rng), item: 1 + rng.Int64N(b.items), url: b.urls[n%len(b.urls)] + "/v1/shops/1/reservations",
+					claims: rng.Float64() < b.claims, answered: make(chan struct{}),
+				}
+				b.serve(none, began, arrival{who: who}, false, false)
+				b.serve(none, began, arrival{who: who, end: true}, false, false)
+				came.Add(1)
+			}
+		})
+	}
+	calling.Wait()
+	b.client.CloseIdleConnections()
+	return float64(came.Load()) / time.Since(began).Seconds()
 }
 
 // schedule says what comes next: reserves by the open loop, and each buyer's end

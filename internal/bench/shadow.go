@@ -19,22 +19,18 @@ const rssMost = 32
 // shadow: what following into MySQL costs a buyer whom Redis answers, in an open
 // loop over HTTP against one `serve` process; then the same with MySQL hung.
 func (r *run) shadow() (err error) {
-	rate := r.cfg.Rate
-	if rate == 0 {
-		calls, err := r.moderateRate(contender{name: wayRedis, open: openRedis, conns: 64}, contender{name: wayHoldover, open: openHoldover})
-		if err != nil {
-			return err
-		}
-		rate = calls / 2 // a buyer makes two
-	}
-	r.report.RatePerS = value(rate)
 	f, err := r.startFleet(1)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
-	s := &shadowRun{f: f, buyers: newBuyers(f.urls, rate, 0.2), slot: r.slot(4*r.cfg.Rounds, 36*time.Second)}
+	s := &shadowRun{f: f, buyers: newBuyers(f.urls, r.cfg.Rate, 0.2), slot: r.slot(4*r.cfg.Rounds, 36*time.Second)}
 	r.report.Clients = openCallers
+	if err := s.moderate(); err != nil {
+		return err
+	}
+	rate := s.buyers.rate
+	r.report.RatePerS = value(rate)
 	if err := s.rounds(); err != nil {
 		return err
 	}
@@ -51,6 +47,29 @@ type shadowRun struct {
 	buyers *buyers
 	slot   time.Duration
 	shadow []*tally // of stage shadow with MySQL well
+}
+
+// moderate sets the buyers' rate: a share of what the process can serve over HTTP
+// in the slower of the two stages, or what the user says. What a store can do for
+// callers in one process, who share transactions, is many times that: a tenth of it
+// keeps this machine's cores half busy, and then a queue is measured.
+func (s *shadowRun) moderate() error {
+	r := s.f.run
+	if s.buyers.rate > 0 {
+		return nil
+	}
+	for _, stage := range []holdover.Stage{holdover.StageRedis, holdover.StageShadow} {
+		if err := s.f.goTo(stage); err != nil {
+			return err
+		}
+		most := s.buyers.saturate(r.ctx, 64, min(s.slot, 2*time.Second))
+		r.say("  saturation of %s: %.0f buyers/s over HTTP with 64 callers", stage, most)
+		r.note("saturation of stage %s: %.0f buyers/s over HTTP with 64 callers in a closed loop, two calls each", stage, most)
+		if rate := max(moderate*most, 1); s.buyers.rate == 0 || rate < s.buyers.rate {
+			s.buyers.rate = rate
+		}
+	}
+	return r.ctx.Err()
 }
 
 // play is one turn of a stage.

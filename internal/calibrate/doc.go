@@ -6,7 +6,7 @@
 // # Usage
 //
 //	result, err := calibrate.Run(ctx, calibrate.Config{Duration: time.Minute})
-//	err = result.Report.WriteJSON(file) // for `holdover report --baseline`
+//	err = result.Report.WriteJSON(file) // for `holdover report --noise`
 //
 // pair.go is one call to both; run.go starts the servers and sends the buyers.
 //

@@ -55,7 +55,7 @@ type Result struct {
 	Second      string        `json:"second"`
 	Redis       string        `json:"redis_version,omitempty"`
 	Seconds     float64       `json:"seconds"`
-	Report      report.Report `json:"-"` // for `holdover report --baseline`
+	Report      report.Report `json:"-"` // for `holdover report --noise`
 }
 
 // Rate is how often one kind of divergence occurred, with an upper bound that
