@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/calibrate": {".", "compare", "compare/report", "legacyredis", "internal/devstack", "internal/workload"},
 	"internal/torture":   {".", "killswitch", "mysqlpool", "rollout", "internal/app", "internal/devstack", "internal/faults", "internal/httpapi", "internal/mutants", "internal/workload"},
 	"internal/trial":     {".", "compare", "compare/report", "mysqlpool", "internal/app", "internal/devstack", "internal/mutants", "internal/workload"},
-	"internal/demo":     {".", "compare", "compare/report", "mysqlpool", "internal/app", "internal/devstack", "internal/workload"},
+	"internal/demo":      {".", "compare", "compare/report", "mysqlpool", "internal/app", "internal/devstack", "internal/workload"},
 	"cmd/holdover":       {".", "compare", "compare/report", "dualwrite", "killswitch", "mysqlpool", "rollout", "internal/advise", "internal/app", "internal/bench", "internal/calibrate", "internal/demo", "internal/httpapi", "internal/mutants", "internal/plant", "internal/selftest", "internal/torture", "internal/trial", "internal/workload"},
 
 	// What only tests use.

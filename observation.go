@@ -113,12 +113,13 @@ type Marks uint16
 
 // The marks.
 const (
-	MarkReplayed Marks = 1 << iota // the token was known: the answer is the first one's
-	MarkLate                       // a claim of a hold that had expired
-	MarkPart                       // a claim of a part of the hold
-	MarkChoice                     // a line named several locations
-	MarkSplit                      // a line may be taken from several locations
-	MarkMoved                      // the agreement moved while the call ran
+	MarkReplayed  Marks = 1 << iota // the token was known: the answer is the first one's
+	MarkLate                        // a claim of a hold that had expired
+	MarkPart                        // a claim of a part of the hold
+	MarkChoice                      // a line named several locations
+	MarkSplit                       // a line may be taken from several locations
+	MarkMoved                       // the agreement moved while the call ran
+	MarkUndecided                   // the answers differed, and the stores never stood still for it to be judged
 )
 
 // Has reports whether all of these marks are set.

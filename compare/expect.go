@@ -12,6 +12,7 @@ const maxExpected = 1000
 // plants are the observations that are expected on reserved shops, oldest first.
 type plants struct {
 	expected []expectation
+	held     *[numKinds][numKinds]uint64 // counts of a plant that may turn out to be none; nil: they count at once
 }
 
 type expectation struct {
@@ -32,7 +33,7 @@ func (c *Comparator) Expect(token holdover.Token, want Kind) {
 		return
 	}
 	if len(p.expected) == maxExpected {
-		c.open.planted[p.expected[0].want][KindNone]++
+		c.countPlant(p.expected[0].want, KindNone)
 		p.expected = slices.Delete(p.expected, 0, 1)
 	}
 	p.expected = append(p.expected, expectation{token, want})
@@ -50,8 +51,41 @@ func (c *Comparator) plant(token holdover.Token, got Kind) {
 	if i < 0 {
 		return
 	}
-	c.open.planted[c.plants.expected[i].want][got]++
+	c.countPlant(c.plants.expected[i].want, got)
 	c.plants.expected = slices.Delete(c.plants.expected, i, i+1)
+}
+
+// countPlant is called with the lock held.
+func (c *Comparator) countPlant(want, got Kind) {
+	if c.plants.held != nil {
+		c.plants.held[want][got]++
+		return
+	}
+	c.open.planted[want][got]++
+}
+
+// HoldPlants keeps what is seen of plants from counting until TakePlants says
+// whether it does: what a change of stage crossed was not planted as it was meant.
+func (c *Comparator) HoldPlants() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.plants.held = new([numKinds][numKinds]uint64)
+}
+
+// TakePlants ends HoldPlants: what was held counts, or was nothing.
+func (c *Comparator) TakePlants(counts bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := c.plants.held
+	c.plants.held = nil
+	if held == nil || !counts {
+		return
+	}
+	for want := range held {
+		for got, n := range held[want] {
+			c.open.planted[want][got] += n
+		}
+	}
 }
 
 func (p *plants) find(token holdover.Token) int {

@@ -15,7 +15,7 @@ func (c *Comparator) RecordPlanted(v Verification) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open.planted[KindForeignWrite][got]++
+	c.countPlant(KindForeignWrite, got)
 }
 
 // Except leaves the holds and the stock of reserved shops out of what Verify

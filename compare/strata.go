@@ -23,15 +23,21 @@ const (
 	stratumMoved     // the agreement moved while the call ran
 	stratumRedisAway // Redis failed, or nobody knows what it did
 	stratumMySQLAway // MySQL did
+	stratumUndecided // the answers differed, and nobody can say what it was
 	numStrata
 )
+
+// StratumUndecided is the differences that could not be judged, because the stores
+// never stood still: each may be nothing, or a fault. It is no kind of call that
+// ought to occur.
+const StratumUndecided = "undecided"
 
 // manyUnits is from how many units on a reserve is one of many.
 const manyUnits = 10
 
 var strataNames = [numStrata]string{
 	"single-line", "multi-line", "many-units", "hot-item", "last-unit", "refused", "replayed", "claim", "claim-late",
-	"claim-part", "release", "expire", "extend", "choice", "split", "moved", "redis-away", "mysql-away",
+	"claim-part", "release", "expire", "extend", "choice", "split", "moved", "redis-away", "mysql-away", StratumUndecided,
 }
 
 // StratumNames lists the strata in the order of a report.
@@ -69,6 +75,7 @@ func strataOf(o *holdover.Observation, hot bool) (set uint32) {
 	in(stratumMoved, o.Marks.Has(holdover.MarkMoved))
 	in(stratumRedisAway, away(o.Redis.Outcome))
 	in(stratumMySQLAway, away(o.MySQL.Outcome))
+	in(stratumUndecided, o.Marks.Has(holdover.MarkUndecided))
 	return set
 }
 

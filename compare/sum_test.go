@@ -290,6 +290,7 @@ func TestStrata(t *testing.T) {
 		"expire":        {marked(0, holdover.OpExpire), false, "expire"},
 		"extend":        {marked(holdover.MarkMoved, holdover.OpExtend), false, "extend moved"},
 		"choice":        {marked(holdover.MarkChoice|holdover.MarkSplit, holdover.OpReserve), false, "multi-line choice split"},
+		"undecided":     {marked(holdover.MarkUndecided, holdover.OpReserve), false, "multi-line undecided"},
 		"redis away":    {seen(holdover.StageMySQL, holdover.OpRelease, holdover.OutcomeError, granted), false, "release redis-away"},
 		"mysql away":    {seen(holdover.StageShadow, holdover.OpRelease, granted, holdover.OutcomeUnknown), false, "release mysql-away"},
 		"shed":          {seen(holdover.StageShadow, holdover.OpRelease, granted, holdover.OutcomeShed), false, "release"},

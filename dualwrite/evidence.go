@@ -2,8 +2,8 @@ package dualwrite
 
 import (
 	"context"
-	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"holdover"
@@ -60,16 +60,27 @@ func (o *record) noteExpiry(redis, mysql holdover.Hold) bool {
 // mirrorLost observes that the token's mirror work was dropped, or failed: the
 // token is unmirrored until it is made up for.
 func (f *Facade) mirrorLost(v *view, o record, outcome holdover.Outcome, err error) {
-	o.MySQL.Outcome = outcome
-	if err == nil {
-		err = errors.New("its lane was full or had stopped")
+	cause := laneFull // an outage makes tens of thousands of them on the buyers' path: one text for all
+	if err != nil {
+		cause = clip(outcome.String()+": "+err.Error(), maxCause)
 	}
-	o.MySQL.Err = err.Error()
-	p := o.evidence(holdover.EvidenceMirrorLost)
-	p.Cause = outcome.String() + ": " + err.Error()
+	o.MySQL.Outcome, o.MySQL.Err = outcome, cause
+	o.evidence(holdover.EvidenceMirrorLost).Cause = cause
 	f.observe(o)
-	f.keep(v, o.Token, unmirroredSince{lost: p.Cause})
+	f.keep(v, o.Token, unmirroredSince{lost: cause})
 }
+
+// maxCause bounds the text that is kept for each token whose mirror work was lost.
+const maxCause = 200
+
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+const laneFull = "shed: its lane was full or had stopped"
 
 // noteLostBefore records that earlier mirror work of the token was lost and has
 // not been made up for: MySQL can't agree about it.

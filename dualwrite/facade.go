@@ -31,7 +31,7 @@ type Config struct {
 	MaxMoves        int           // how many new epochs one call follows; 6
 
 	Lanes         int           // ordered mirror lanes; 64, at most 256
-	LaneDepth     int           // work waiting in one lane; 128
+	LaneDepth     int           // work waiting in one lane; 64
 	LaneTimeout   time.Duration // one piece of mirror work; 2 s
 	LaneLag       time.Duration // mirror work older than this holds up a step forward; 2 s
 	MirrorLinger  time.Duration // how long a fact may wait in shadow for others, to share a transaction of MySQL's; none
@@ -105,7 +105,7 @@ func (c *Config) setDefaults() error {
 		field *int
 		value int
 	}{
-		{&c.MaxMoves, 6}, {&c.Lanes, 64}, {&c.LaneDepth, 128}, {&c.UnmirroredMax, 100_000},
+		{&c.MaxMoves, 6}, {&c.Lanes, 64}, {&c.LaneDepth, 64}, {&c.UnmirroredMax, 100_000},
 		{&c.SweepBatch, 200}, {&c.DrainBatch, 500}, {&c.RecheckTries, 60}, {&c.RecheckMax, 1024},
 	} {
 		if *n.field < 0 {

@@ -35,6 +35,7 @@ func (f *Facade) settle(v *view, o record) {
 	select {
 	case f.rechecks <- recheck{o: o, next: time.Now().Add(f.cfg.RecheckEvery), equal: make(map[int64]holdover.ItemSides)}:
 	default:
+		o.Marks |= holdover.MarkUndecided
 		notCompared(&o, holdover.OutcomeShed, "too many differences are waiting for their re-check")
 		f.observe(o)
 	}
@@ -99,6 +100,7 @@ func (f *Facade) recheckLoop(ctx context.Context) {
 		break
 	}
 	for _, r := range waiting {
+		r.o.Marks |= holdover.MarkUndecided
 		notCompared(&r.o, holdover.OutcomeShed, "stopped before the re-check was over")
 		f.observe(r.o)
 	}
@@ -144,8 +146,10 @@ func (f *Facade) lookAgain(ctx context.Context, r *recheck) bool {
 	case r.tries < f.cfg.RecheckTries:
 		return false
 	case err != nil:
+		r.o.Marks |= holdover.MarkUndecided
 		notCompared(&r.o, holdover.OutcomeError, "re-check failed: "+err.Error())
 	default:
+		r.o.Marks |= holdover.MarkUndecided
 		notCompared(&r.o, holdover.OutcomeShed, "the stores never stood still during the re-check")
 	}
 	f.observe(r.o)

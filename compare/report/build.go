@@ -193,6 +193,9 @@ func (s *sum) fillSelfTest() SelfTest {
 		case compare.KindNone:
 			k.Seen[p.Got.String()] += p.Count
 			t.Missed += p.Count
+		case compare.KindNotComparable:
+			k.Seen[p.Got.String()] += p.Count
+			t.Unjudged += p.Count
 		default:
 			k.Seen[p.Got.String()] += p.Count
 			t.Misclassified += p.Count

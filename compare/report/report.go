@@ -280,6 +280,7 @@ type SelfTest struct {
 	Caught        uint64        `json:"caught"`
 	Missed        uint64        `json:"missed"`
 	Misclassified uint64        `json:"misclassified"`
+	Unjudged      uint64        `json:"unjudged"` // one store did not answer: neither caught nor missed
 	ByKind        []PlantedKind `json:"by_kind"`
 }
 

@@ -79,16 +79,20 @@ func New(cfg Config) (*Planter, error) {
 	return &Planter{cfg: cfg}, nil
 }
 
+// firstPlant bounds how long after its start a planter waits for the first time.
+const firstPlant = 5 * time.Second
+
 // Run makes one plant each interval until ctx ends, kind after kind.
 func (p *Planter) Run(ctx context.Context) {
-	ticker := time.NewTicker(p.cfg.Every)
-	defer ticker.Stop()
+	timer := time.NewTimer(min(p.cfg.Every, firstPlant))
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-timer.C:
 		}
+		timer.Reset(p.cfg.Every)
 		if err := p.Next(ctx); err != nil && ctx.Err() == nil {
 			p.cfg.Logger.Warn("a divergence could not be planted: the next turn plants another", "pod", p.cfg.Pod, "shop", p.cfg.Shop, "err", err)
 		}
@@ -185,16 +189,22 @@ func (p *Planter) plant(ctx context.Context, s planting) (planted bool, err erro
 	if err != nil || !fence.Stage.Dual() {
 		return false, nil // there is nothing to compare
 	}
+	moved := false
 	alone, err := p.cfg.Alone(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 		defer cancel()
 		if err := p.stock(ctx); err != nil {
 			return fmt.Errorf("plant %s: stock of shop %d: %w", s.kind, p.cfg.Shop, err)
 		}
-		if err := s.plant(p, ctx, fence); err != nil {
+		p.cfg.Comparator.HoldPlants()
+		err := s.plant(p, ctx, fence)
+		now, agreedErr := p.cfg.Facade.Agreed()
+		moved = agreedErr != nil || now.Epoch != fence.Epoch // it was arranged for the stage before
+		p.cfg.Comparator.TakePlants(!moved)
+		if err != nil && !moved {
 			return fmt.Errorf("plant %s in %s: %w", s.kind, fence.Stage, err)
 		}
 		return nil
 	})
-	return alone && err == nil, err
+	return alone && err == nil && !moved, err
 }
