@@ -51,7 +51,7 @@ type DivergenceRow struct {
 // SignOff is somebody's decision about a report.
 type SignOff struct {
 	Pod      string    `json:"pod"`
-	Stage    Stage     `json:"stage"` // agreed when it was signed
+	Stage    Stage     `json:"stage,omitzero"` // agreed when it was signed; left out when nothing was
 	Epoch    Epoch     `json:"epoch"`
 	Digest   string    `json:"digest"`   // of the report's data
 	Verdict  string    `json:"verdict"`  // the report's

@@ -42,3 +42,30 @@ func TestDebtExplainsALaterRefusal(t *testing.T) {
 	})
 	wantOK(t, "reserve", reserveOn(other, request(r.shop, holdover.NewToken(), holdover.Line{Item: 5, Group: 1, Quantity: 3})))
 }
+
+// A debt lasts as long as its hold in Redis: an extension is an extension of it.
+func TestDebtLastsAsLongAsItsHold(t *testing.T) {
+	r, rec := observed(t, holdover.StageShadow, 1, still)
+	r.load(t, r.shop, map[[2]int64]int64{{5, 1}: 3, {5, 2}: 0})
+	q := request(r.shop, holdover.NewToken(), holdover.Line{Item: 5, Group: 2, Quantity: 1})
+	q.TTL = 5 * time.Minute
+	wantOK(t, "reserve", reserveOn(r.f, q))
+	rec.last(t, q.Token, 1)
+	owed := func() int64 {
+		m, err := r.mysql.Owed(t.Context(), r.shop, []int64{5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m[5]
+	}
+	if owed() != 1 {
+		t.Fatal("no debt")
+	}
+	_, err := r.f.Extend(t.Context(), r.shop, q.Token, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the debt lasts as long as the hold", func() bool {
+		return r.count(t, "SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), expires_at) FROM holdover_debts WHERE token = ?", q.Token[:]) > 1800
+	})
+}

@@ -90,11 +90,11 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64, par
 		return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, nil, "mysql knows how it ended")
 	}
 	if v.Stage == holdover.StageShadow && h.Missing {
-		f.observeMissed(v, o, marked, h)
+		f.clearAndLook(v, o, marked, h)
 	} else {
 		f.observeDual(v, o)
+		f.clearInRedis(v, h)
 	}
-	f.clearInRedis(v, h)
 	if len(h.Lines) == 0 {
 		h.Lines, h.Claimed = marked.Lines, marked.Claimed
 	}

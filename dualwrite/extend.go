@@ -186,6 +186,7 @@ func (f *Facade) mirrorExtension(v *view, o record, h holdover.Hold) {
 			switch {
 			case isRefusal(err):
 				f.keep(v, h.Token, unmirroredSince{debt: true})
+				f.noteDebt(ctx, h)
 			case err != nil:
 				return err
 			}

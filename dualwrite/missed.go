@@ -31,6 +31,7 @@ func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdove
 	switch {
 	case len(o.Evidence) > 0:
 	case mysql.Missing && time.Since(redis.GrantedAt) < f.cfg.LaneLag:
+		o.Marks |= holdover.MarkUndecided
 		notCompared(o, holdover.OutcomeShed, "the hold ended so soon that its grant may have been on its way to mysql")
 		return
 	case f.lagging(ctx):
@@ -39,20 +40,20 @@ func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdove
 	o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeRefused, text
 }
 
-// observeMissed is noteMissed for a claim, off the buyer's path.
-func (f *Facade) observeMissed(v *view, o record, redis, mysql holdover.Hold) {
+// clearAndLook is clearInRedis and then noteMissed for a claim, off the buyer's path.
+func (f *Facade) clearAndLook(v *view, o record, redis, mysql holdover.Hold) {
 	o.a.noted.Store(true)
 	tell := func() {
 		o.noteMove(f.view.Load().Epoch)
 		f.observe(o)
 	}
-	f.lanes.add(job{token: o.Token, epoch: v.Epoch, what: "look why mysql did not have a claimed hold",
-		shed:   func() { notCompared(&o, holdover.OutcomeShed, "its lane was full or had stopped"); tell() },
-		failed: func(err error) { notCompared(&o, holdover.OutcomeError, err.Error()); tell() },
+	f.lanes.add(job{token: o.Token, epoch: v.Epoch, what: "clear in redis",
+		shed: func() { notCompared(&o, holdover.OutcomeShed, laneFull); tell() },
 		run: func(ctx context.Context) error {
+			err := f.carryEnd(ctx, mysql)
 			f.noteMissed(ctx, &o, redis, mysql)
 			tell()
-			return nil
+			return err
 		},
 	})
 }

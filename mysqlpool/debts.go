@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	debtHead = `INSERT IGNORE INTO holdover_debts (token, shop_id, item_id, quantity, expires_at) VALUES `
+	debtHead = `INSERT INTO holdover_debts (token, shop_id, item_id, quantity, expires_at) VALUES `
 	debtRow  = `(?, ?, ?, ?, ?)`
-	debtTail = ` /*app='holdover',op='debt',step='note'*/`
+	debtTail = ` ON DUPLICATE KEY UPDATE expires_at = GREATEST(expires_at, ?) /*app='holdover',op='debt',step='note'*/`
 	// Those that nobody counts any more go with the next one that comes.
 	stmtDebtsForget = `DELETE FROM holdover_debts WHERE expires_at < UTC_TIMESTAMP(3) - INTERVAL 1 DAY ORDER BY expires_at LIMIT 1000 /*app='holdover',op='debt',step='forget'*/`
 
@@ -27,7 +27,7 @@ AND NOT EXISTS (SELECT 1 FROM reserved_quantities r WHERE r.token = d.token AND 
 
 // Owe notes a hold that the other store granted and that was refused here: what
 // is free here of its items is more than what the other store can give, by its
-// units, until they are placed or it ends. Once per token.
+// units, until they are placed or it ends. Once per token; again when it is extended.
 func (s *Store) Owe(ctx context.Context, h holdover.Hold) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
@@ -47,7 +47,7 @@ func (s *Store) Owe(ctx context.Context, h holdover.Hold) error {
 	for i, item := range items {
 		b.sep(i, ", ").add(debtRow, h.Token[:], h.Shop, item, units[item], h.ExpiresAt)
 	}
-	b.add(debtTail)
+	b.add(debtTail, h.ExpiresAt)
 	return s.transact(ctx, s.main, "note a debt", h.Token, func(ctx context.Context, t *tx) error {
 		if _, err := t.exec(ctx, b.String()); err != nil {
 			return err

@@ -3,6 +3,7 @@ package mysqlpool
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"holdover"
 )
@@ -68,5 +69,49 @@ func TestRepairsAudit(t *testing.T) {
 	r.Seq, r.Pod, r.At, r.Outcome = seq, "pod-test", got.At, "done"
 	if got != r || got.At.IsZero() {
 		t.Errorf("%+v, want %+v", got, r)
+	}
+}
+
+// TestRepairedBetween: one row for each who, why, epoch and store, and only of
+// the period.
+func TestRepairedBetween(t *testing.T) {
+	f := newFixture(t)
+	ctx := t.Context()
+	begin := func(r Repair, outcome string) {
+		t.Helper()
+		seq, err := f.BeginRepair(ctx, r)
+		if err == nil && outcome != "" {
+			err = f.EndRepair(ctx, seq, outcome)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ada := Repair{Epoch: 5, By: "ada", Reason: "drift", Store: holdover.StoreMySQL, Action: "grant", Subject: "x"}
+	begin(ada, "done")
+	ada.Action = "end"
+	begin(ada, "failed: away")
+	begin(ada, "") // died meanwhile
+	begin(Repair{Epoch: 5, By: "ada", Reason: "drift", Store: holdover.StoreRedis, Action: "rebuild from mysql"}, "done: 3 holds")
+	begin(Repair{Epoch: 6, By: "bob", Reason: "drift", Store: holdover.StoreMySQL, Action: "grant"}, "done")
+	f.exec(t, "UPDATE holdover_repairs SET at = '2026-03-01 10:00:00' WHERE repaired_by = 'ada'")
+	f.exec(t, "UPDATE holdover_repairs SET at = '2026-03-01 11:00:00' WHERE repaired_by = 'bob'")
+	ten := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+
+	all, err := f.RepairedBetween(ctx, ten, ten.Add(time.Hour), 10)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	want := []Repaired{
+		{Pod: "pod-test", Epoch: 5, By: "ada", Reason: "drift", Store: holdover.StoreRedis, Actions: "rebuild from mysql", First: ten, Last: ten, Begun: 1, Done: 1},
+		{Pod: "pod-test", Epoch: 5, By: "ada", Reason: "drift", Store: holdover.StoreMySQL, Actions: "end, grant", First: ten, Last: ten, Begun: 3, Done: 1},
+	}
+	for i := range want {
+		if all[i] != want[i] {
+			t.Errorf("%+v, want %+v", all[i], want[i])
+		}
+	}
+	if all, err = f.RepairedBetween(ctx, ten, ten.Add(2*time.Hour), 1); err != nil || len(all) != 1 || all[0].By != "bob" {
+		t.Errorf("the newest: %+v, %v", all, err)
 	}
 }

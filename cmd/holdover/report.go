@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"holdover"
 	"holdover/compare/report"
@@ -21,23 +23,45 @@ type reportCmd struct {
 	Signs reportSignsCmd `cmd:"" help:"Who decided what so far."`
 }
 
+func (reportCmd) Help() string {
+	return "`holdover report` alone is `holdover report show`: its flags (--pod, --since, --until, --format, --out ...) are in `holdover report show --help`. Without --pod it is about all pods, without --since about the last 7 days."
+}
+
 // periodFlags are the two ends of a report's period.
 type periodFlags struct {
-	Since string `default:"7d" help:"Beginning of the period: a duration back from now (90m, 24h, 7d, 2w), a date, or an RFC 3339 time." placeholder:"WHEN"`
-	Until string `help:"Its end; now. With both ends given as times the same command later makes the same report, as long as nothing arrives late." placeholder:"WHEN"`
+	Since string `default:"7d" help:"Beginning of the period: a duration back from the last full minute (90m, 24h, 7d, 2w), a date, or an RFC 3339 time." placeholder:"WHEN"`
+	Until string `help:"Its end; the last full minute, and then who lives now has to be reporting. With both ends given as times the same command later makes the same report, as long as nothing arrives late." placeholder:"WHEN"`
+}
+
+// baselineFlags are the reports that a report's times are compared with.
+type baselineFlags struct {
+	Baseline string `help:"An earlier report as JSON: slower than that becomes a gate." placeholder:"FILE" type:"path"`
+	Noise    string `help:"What holdover calibrate wrote with --out: a latency delta that two equal stores have too is none." placeholder:"FILE" type:"path"`
+}
+
+func (f baselineFlags) read() (baseline, noise *report.Baseline, err error) {
+	read := func(path string) *report.Baseline {
+		if path == "" || err != nil {
+			return nil
+		}
+		var r report.Report
+		r, err = readReport(path)
+		return report.BaselineOf(r)
+	}
+	baseline, noise = read(f.Baseline), read(f.Noise)
+	return baseline, noise, err
 }
 
 type reportShowCmd struct {
 	podFlags
 	periodFlags
-	Format   string   `enum:"text,html,md,json" default:"text" help:"text, html (one file, to print and sign), md or json." placeholder:"FORMAT"`
-	JSON     bool     `help:"Short for --format json: one JSON object on stdout."`
-	Out      string   `help:"Write it to this file; stdout gets the verdict." placeholder:"FILE" type:"path"`
-	Events   []string `help:"Read event files, or folders of them, instead of the pods' MySQL." placeholder:"FILE" type:"path"`
-	Baseline string   `help:"An earlier report as JSON: slower than that becomes a gate." placeholder:"FILE" type:"path"`
-	Noise    string   `help:"What holdover calibrate wrote with --out: a latency delta that two equal stores have too is none." placeholder:"FILE" type:"path"`
-	MustSee  []string `help:"Kinds of calls that must have occurred, instead of claim, release, expire, last-unit and refused; none: no demands." placeholder:"NAME"`
-	Waive    []string `help:"Gates that are shown and not demanded." placeholder:"GATE"`
+	Format string   `enum:"text,html,md,json" default:"text" help:"text, html (one file, to print and sign), md or json." placeholder:"FORMAT"`
+	JSON   bool     `help:"Short for --format json: one JSON object on stdout."`
+	Out    string   `help:"Write it to this file; stdout gets the verdict." placeholder:"FILE" type:"path"`
+	Events []string `help:"Read event files, or folders of them, instead of the pods' MySQL." placeholder:"FILE" type:"path"`
+	baselineFlags
+	MustSee []string `help:"Kinds of calls that must have occurred, instead of claim, release, expire, last-unit and refused; none: no demands." placeholder:"NAME"`
+	Waive   []string `help:"Gates that are shown and not demanded." placeholder:"GATE"`
 }
 
 func (reportShowCmd) Help() string {
@@ -82,25 +106,16 @@ func (cmd *reportShowCmd) options() (o app.ReportOptions, err error) {
 	if o.Since, o.Until, err = app.ParsePeriod(cmd.Since, cmd.Until, time.Now()); err != nil {
 		return o, err
 	}
+	o.Live = cmd.Until == ""
+	if o.Live && len(cmd.Events) > 0 {
+		o.Until = time.Time{} // files end where they end
+	}
 	o.Limits.MustSee, o.Limits.Waived = cmd.MustSee, cmd.Waive
 	if len(cmd.MustSee) == 1 && cmd.MustSee[0] == "none" {
 		o.Limits.MustSee = []string{""}
 	}
-	if cmd.Baseline != "" {
-		earlier, err := readReport(cmd.Baseline)
-		if err != nil {
-			return o, err
-		}
-		o.Baseline = report.BaselineOf(earlier)
-	}
-	if cmd.Noise != "" {
-		calibrated, err := readReport(cmd.Noise)
-		if err != nil {
-			return o, err
-		}
-		o.Noise = report.BaselineOf(calibrated)
-	}
-	return o, nil
+	o.Baseline, o.Noise, err = cmd.read()
+	return o, err
 }
 
 // stored makes the report of the chosen pods from their MySQLs.
@@ -202,44 +217,31 @@ func (cmd *reportDiffCmd) Run(e *env) error {
 type reportSignCmd struct {
 	podFlags
 	periodFlags
+	baselineFlags
 	As       string `required:"" help:"Who decides." placeholder:"NAME"`
 	Decision string `required:"" enum:"go,no-go" help:"go or no-go."`
 	Note     string `required:"" help:"Why; kept with the decision." placeholder:"TEXT"`
-	Report   string `help:"The report that was read, as JSON; otherwise it is made now, for --since and --until." placeholder:"FILE" type:"path"`
+	Report   string `help:"The report that was read, as JSON. It is made again, of its pods and period, from MySQL, and signed when that is the same. Otherwise one is made now, for --since and --until." placeholder:"FILE" type:"path"`
 	Digest   string `help:"Of the report that was read: if the data has changed since, nothing is signed." placeholder:"HEX"`
 	Override string `help:"Why it is a go although the report does not pass; kept in the note." placeholder:"REASON"`
 	JSON     bool   `help:"One JSON object on stdout."`
 }
 
+func (reportSignCmd) Help() string {
+	return "A report that was made with --baseline or --noise takes the same flags here. Without --report the period is the last 7 days unless --since says else."
+}
+
 // Run shows the verdict and records the decision.
 func (cmd *reportSignCmd) Run(e *env) error {
-	var r report.Report
-	o := app.ReportOptions{}
-	var err error
-	if cmd.Report != "" {
-		if r, err = readReport(cmd.Report); err != nil {
-			return err
-		}
-	} else if o.Since, o.Until, err = app.ParsePeriod(cmd.Since, cmd.Until, time.Now()); err != nil {
-		return err
-	}
-	c, all, closeAll, err := cmd.stores(e)
+	pod, r, read, closeAll, err := cmd.reported(e)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	if len(all) != 1 {
-		return usage("one pod at a time: give --pod NAME")
-	}
-	if cmd.Report == "" {
-		if r, err = app.Report(e.ctx, c, all, o); err != nil {
-			return err
-		}
-	}
 	if !cmd.JSON {
 		printVerdictOf(e.stdout, r)
 	}
-	signed, err := app.Sign(e.ctx, all[0], r, app.SignOptions{As: cmd.As, Decision: cmd.Decision, Note: cmd.Note, Digest: cmd.Digest, Override: cmd.Override})
+	signed, err := app.Sign(e.ctx, pod, r, app.SignOptions{As: cmd.As, Decision: cmd.Decision, Note: cmd.Note, Digest: cmd.Digest, Override: cmd.Override, Read: read})
 	switch {
 	case errors.Is(err, app.ErrNotSigned):
 		return &exitError{exitNotSatisfied, err}
@@ -248,8 +250,69 @@ func (cmd *reportSignCmd) Run(e *env) error {
 	case cmd.JSON:
 		return e.json(signed)
 	}
-	_, err = fmt.Fprintf(e.stdout, "signed: %s by %s for %s in %s at epoch %d\n", strings.ToUpper(signed.Decision), signed.As, signed.Pod, signed.Stage, signed.Epoch)
+	_, err = fmt.Fprintf(e.stdout, "signed: %s by %s for %s in %s at epoch %d: the report of %s to %s with verdict %s, digest %s\n", strings.ToUpper(signed.Decision), signed.As, signed.Pod, signed.Stage, signed.Epoch,
+		signed.From.UTC().Format(time.RFC3339), signed.To.UTC().Format(time.RFC3339), signed.Verdict, signed.Digest)
 	return err
+}
+
+// reported makes the report, which is that of read when there is a file, and
+// returns the pod that it is signed for.
+func (cmd *reportSignCmd) reported(e *env) (pod *app.Stores, r report.Report, read *report.Report, closeAll func(), err error) {
+	no := func(err error) (*app.Stores, report.Report, *report.Report, func(), error) {
+		return nil, r, nil, nil, err
+	}
+	from, to, err := app.ParsePeriod(cmd.Since, cmd.Until, time.Now())
+	if err != nil {
+		return no(err)
+	}
+	baseline, noise, err := cmd.baselineFlags.read()
+	if err != nil {
+		return no(err)
+	}
+	name, of := "", cmd.podFlags
+	if cmd.Report != "" {
+		file, err := readReport(cmd.Report)
+		if err != nil {
+			return no(err)
+		}
+		if name, err = cmd.podIn(file); err != nil {
+			return no(err)
+		}
+		of.Pod, of.All, read = file.Pods, false, &file
+	}
+	c, all, closeAll, err := of.stores(e)
+	if err != nil {
+		return no(err)
+	}
+	i := 0
+	if read != nil {
+		i = slices.IndexFunc(all, func(s *app.Stores) bool { return s.Name == name })
+		r, err = app.Remake(e.ctx, c, all, *read, baseline, noise)
+	} else if len(all) != 1 {
+		err = usage("one pod at a time: give --pod NAME")
+	} else {
+		r, err = app.Report(e.ctx, c, all, app.ReportOptions{Since: from, Until: to, Live: cmd.Until == "", Baseline: baseline, Noise: noise})
+	}
+	if err != nil {
+		closeAll()
+		return no(err)
+	}
+	return all[i], r, read, closeAll, nil
+}
+
+// podIn is which pod of a report that was read the decision is about.
+func (cmd *reportSignCmd) podIn(read report.Report) (string, error) {
+	if len(read.Pods) == 0 || !read.To.After(read.From) {
+		return "", usage("%s is about no pod or no period: make the report again", cmd.Report)
+	}
+	pods := cmd.Pod
+	if len(pods) == 0 {
+		pods = read.Pods
+	}
+	if cmd.All || len(pods) != 1 || !slices.Contains(read.Pods, pods[0]) {
+		return "", usage("one pod at a time, of those that %s is about: give --pod with one of %s", cmd.Report, strings.Join(read.Pods, ", "))
+	}
+	return pods[0], nil
 }
 
 type reportSignsCmd struct {
@@ -279,7 +342,7 @@ func (cmd *reportSignsCmd) Run(e *env) error {
 		for _, d := range signed {
 			if !cmd.JSON {
 				fmt.Fprintf(e.stdout, "%s  pod %s, %s at epoch %d: %s by %s (report %s, %.12s): %s\n", d.At.UTC().Format(time.RFC3339), d.Pod, d.Stage, d.Epoch,
-					strings.ToUpper(d.Decision), d.As, d.Verdict, d.Digest, d.Note)
+					strings.ToUpper(d.Decision), oneLine(d.As), d.Verdict, d.Digest, oneLine(d.Note))
 			}
 			list = append(list, d)
 		}
@@ -291,4 +354,15 @@ func (cmd *reportSignsCmd) Run(e *env) error {
 		fmt.Fprintln(e.stdout, "nobody has signed anything yet")
 	}
 	return nil
+}
+
+// oneLine is text that somebody wrote, without what would make it look like
+// another line of the list.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
 }

@@ -54,6 +54,9 @@ func (s *site) shipped(instance string) {
 	}
 }
 
+// nextMinute ends a period after this minute, which a report without an end leaves out.
+func nextMinute() string { return time.Now().Add(time.Minute).UTC().Format(time.RFC3339) }
+
 // passing are the flags with which a few thousand matches are a pass.
 var passing = []string{"--must-see", "none", "--waive", "selftest,verification,instances,gaps"}
 
@@ -64,8 +67,8 @@ func TestReport(t *testing.T) {
 	s.want(4, []string{"no verdict"}, "report")
 	events := s.plant("checkout-1", 9000, 0)
 	s.shipped("checkout-1")
-	s.want(4, []string{"nothing was planted"}, "report", "--since", "1h")
-	pass := append([]string{"report", "--pod", "pod-a", "--since", "2h"}, passing...)
+	s.want(4, []string{"nothing was planted"}, "report", "--since", "1h", "--until", nextMinute())
+	pass := append([]string{"report", "--pod", "pod-a", "--since", "2h", "--until", nextMinute()}, passing...)
 	s.want(0, []string{"checkout-1"}, pass...)
 	s.want(0, nil, append(append([]string{"report", "--events", events}, passing...), "--since", "2h")...)
 	s.want(0, nil, append(append([]string{"report", "--events", filepath.Join(s.dir, "events")}, passing...), "--since", "2h")...)
@@ -118,6 +121,31 @@ func TestReport(t *testing.T) {
 	s.want(1, []string{"broken.jsonl:1: not an event line"}, "report", "--events", s.dir+"/broken.jsonl")
 }
 
+// TestReportOfTheLastMinute: without an end a report ends at the last full
+// minute, so that two within a minute have one digest.
+func TestReportOfTheLastMinute(t *testing.T) {
+	s := newSite(t, "pod-a").stocked()
+	one := s.serve("checkout-1").ready()
+	var reports [3]report.Report
+	eventually(t, "three reports within a minute", func() bool {
+		s.object(4, &reports[0], "report", "--since", "30m")
+		s.object(4, &reports[1], "report", "--since", "30m")
+		oneObject(t, one.operate("GET", "/v1/pods/pod-a/report?since=30m", "").has(t, 200).text, &reports[2])
+		return reports[0].To.Equal(reports[2].To)
+	})
+	for _, r := range reports {
+		if r.Digest != reports[0].Digest || r.To.Second() != 0 || r.To.Nanosecond() != 0 || r.To.Sub(r.From) != 30*time.Minute || r.To.After(time.Now()) {
+			t.Errorf("%s to %s: %s", r.From, r.To, r.Digest)
+		}
+	}
+	later := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	s.want(2, []string{"since", "last full minute"}, "report", "--since", later)
+	s.want(2, []string{"since", "last full minute"}, "report", "--since", later, "--until", time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339))
+	if a := runArgs(t.Context(), "", "report", "--help"); !strings.Contains(a.out, "holdover report show --help") || !strings.Contains(a.out, "--since about the last 7 days") {
+		t.Errorf("%s", a.out)
+	}
+}
+
 // TestReportOverHTTP: the operator's route has the same report, as JSON and as a
 // page, and takes a signature for what was read only.
 func TestReportOverHTTP(t *testing.T) {
@@ -125,23 +153,23 @@ func TestReportOverHTTP(t *testing.T) {
 	s.plant("checkout-1", 2000, 1)
 	one := s.serve("checkout-1").ready()
 	eventually(t, "the records arrive", func() bool {
-		return strings.Contains(one.operate("GET", "/v1/pods/pod-a/report?since=1h", "").has(t, 200).text, `"eligible":2001`) ||
-			strings.Contains(one.operate("GET", "/v1/pods/pod-a/report?since=1h", "").text, `"eligible": 2001`)
+		return strings.Contains(one.operate("GET", "/v1/pods/pod-a/report?since=1h&until="+nextMinute(), "").has(t, 200).text, `"eligible":2001`) ||
+			strings.Contains(one.operate("GET", "/v1/pods/pod-a/report?since=1h&until="+nextMinute(), "").text, `"eligible": 2001`)
 	})
-	got := one.operate("GET", "/v1/pods/pod-a/report?since=1h", "")
+	got := one.operate("GET", "/v1/pods/pod-a/report?since=1h&until="+nextMinute(), "")
 	if got.body["verdict"] != "fail" {
 		t.Errorf("%.1000s", got.text)
 	}
 	one.get("/metrics").has(t, 200, `holdover_compare_records_total{outcome="shipped",pod="pod-a"}`, `holdover_compare_records_total{outcome="lost",pod="pod-a"} 0`, "holdover_compare_records_waiting")
-	page := one.operate("GET", "/v1/pods/pod-a/report?since=1h&format=html", "").has(t, 200, "unexplained")
+	page := one.operate("GET", "/v1/pods/pod-a/report?format=html&since=1h&until="+nextMinute(), "").has(t, 200, "unexplained")
 	if kind := page.header.Get("Content-Type"); !strings.HasPrefix(kind, "text/html") || strings.Contains(page.text, "<script") {
 		t.Errorf("%s", kind)
 	}
 	one.operate("GET", "/v1/pods/pod-a/report?since=soon", "").has(t, 422, "duration back from now")
 	one.get("/v1/pods/pod-a/report").has(t, 401)
-	one.operate("POST", "/v1/pods/pod-a/report/sign", `{"as":"Ada","decision":"go","note":"fine","since":"1h"}`).has(t, 409, "verdict is fail", "unexplained")
-	one.operate("POST", "/v1/pods/pod-a/report/sign", `{"as":"Ada","decision":"no-go","note":"no","since":"1h","digest":"abc"}`).has(t, 409, "has changed")
-	one.operate("POST", "/v1/pods/pod-a/report/sign", `{"as":"Ada","decision":"no-go","note":"oversold","since":"1h"}`).has(t, 200, `"decision":"no-go"`)
+	one.operate("POST", "/v1/pods/pod-a/report/sign", `{"as":"Ada","decision":"go","note":"fine","since":"1h","until":"`+nextMinute()+`"}`).has(t, 409, "verdict is fail", "unexplained")
+	one.operate("POST", "/v1/pods/pod-a/report/sign", `{"as":"Ada","decision":"no-go","note":"no","since":"1h","until":"`+nextMinute()+`","digest":"abc"}`).has(t, 409, "has changed")
+	one.operate("POST", "/v1/pods/pod-a/report/sign", `{"as":"Ada","decision":"no-go","note":"oversold","since":"1h","until":"`+nextMinute()+`"}`).has(t, 200, `"decision":"no-go"`)
 	s.want(0, []string{"NO-GO by Ada", "oversold"}, "report", "signs")
 }
 
@@ -150,15 +178,18 @@ func TestSign(t *testing.T) {
 	s := newSite(t, "pod-a").stocked()
 	s.want(0, []string{"nobody has signed"}, "report", "signs")
 	s.plant("checkout-1", 100, 0)
+	one := s.serve("checkout-1").ready()
+	s.reach(holdover.StageRedis, 1) // shipped alone may end it before it has begun the pod
+	one.close(0)
 	s.shipped("checkout-1")
 	sign := func(code int, texts []string, args ...string) answer {
 		t.Helper()
-		return s.want(code, texts, append([]string{"report", "sign", "--pod", "pod-a", "--since", "1h", "--as", "Ada"}, args...)...)
+		return s.want(code, texts, append([]string{"report", "sign", "--pod", "pod-a", "--since", "1h", "--until", nextMinute(), "--as", "Ada"}, args...)...)
 	}
 	sign(3, []string{"NO-VERDICT", "selftest", "not signed", "takes an override"}, "--decision", "go", "--note", "looks good")
 	sign(2, []string{"say why"}, "--decision", "no-go", "--note", " ")
 	s.want(0, []string{"nobody has signed"}, "report", "signs")
-	sign(0, []string{"signed: NO-GO by Ada for pod-a in redis at epoch 1"}, "--decision", "no-go", "--note", "too early")
+	sign(0, []string{"signed: NO-GO by Ada for pod-a in redis at epoch 1: the report of 20", "with verdict no-verdict, digest "}, "--decision", "no-go", "--note", "too early")
 	sign(0, []string{"signed: GO by Ada"}, "--decision", "go", "--note", "fine", "--override", "a test of a test")
 	var list struct {
 		SignOffs []holdover.SignOff `json:"sign_offs"`
@@ -170,7 +201,7 @@ func TestSign(t *testing.T) {
 
 	// A report that was read and kept is what is signed.
 	file := filepath.Join(s.dir, "read.json")
-	s.want(0, nil, append([]string{"report", "--since", "1h", "--format", "json", "--out", file, "--waive", "unexplained-rate"}, passing...)...)
+	s.want(0, nil, append([]string{"report", "--since", "1h", "--until", nextMinute(), "--format", "json", "--out", file, "--waive", "unexplained-rate"}, passing...)...)
 	var r report.Report
 	oneObject(t, readText(t, file), &r)
 	sign(3, []string{"has changed"}, "--decision", "go", "--note", "fine", "--report", file, "--digest", "abc")
@@ -178,6 +209,73 @@ func TestSign(t *testing.T) {
 	oneObject(t, sign(0, nil, "--decision", "go", "--note", "fine", "--report", file, "--digest", r.Digest, "--json").out, &signed)
 	if signed.Digest != r.Digest || signed.Verdict != "pass" || signed.Decision != "go" || signed.At.IsZero() {
 		t.Errorf("%+v", signed)
+	}
+}
+
+// TestSignWhatWasRead: of a report as a file only that is signed which MySQL
+// still says of its pods and period.
+func TestSignWhatWasRead(t *testing.T) {
+	s := newSite(t, "pod-a").stocked()
+	s.plant("checkout-1", 9000, 0)
+	s.shipped("checkout-1")
+	until := nextMinute()
+	made := func(code int, name string, more ...string) (path, text string) {
+		t.Helper()
+		path = filepath.Join(s.dir, name)
+		s.want(code, nil, append(append([]string{"report", "--since", "1h", "--until", until, "--format", "json", "--out", path}, passing...), more...)...)
+		return path, readText(t, path)
+	}
+	sign := func(code int, texts []string, file, decision string, more ...string) answer {
+		t.Helper()
+		return s.want(code, texts, append([]string{"report", "sign", "--as", "Ada", "--note", "seen", "--report", file, "--decision", decision}, more...)...)
+	}
+	file, text := made(0, "read.json")
+	var r report.Report
+	oneObject(t, text, &r)
+	edited := func(name, from, to string) string {
+		t.Helper()
+		if !strings.Contains(text, from) {
+			t.Fatalf("no %s in\n%.500s", from, text)
+		}
+		return s.write(name, strings.Replace(text, from, to, 1))
+	}
+	var signed holdover.SignOff
+	oneObject(t, sign(0, nil, file, "go", "--json").out, &signed)
+	if signed.Digest != r.Digest || signed.Verdict != "pass" || !signed.To.Equal(r.To) {
+		t.Errorf("%+v", signed)
+	}
+	sign(0, []string{"signed: GO", r.Digest}, file, "go", "--pod", "pod-a")
+	baselined, _ := made(0, "baselined.json", "--baseline", file)
+	sign(3, []string{"made with a baseline that is not given"}, baselined, "go")
+	sign(0, []string{"signed: GO"}, baselined, "go", "--baseline", file)
+
+	changed := []string{"the data has changed since", "or the file was edited", "make the report again"}
+	sign(3, changed, edited("digest.json", r.Digest, strings.Repeat("0", 64)), "no-go")
+	sign(3, changed, edited("limits.json", `"must_see": []`, `"must_see": ["claim"]`), "go")
+	sign(3, changed, s.write("forged.json", `{"schema":1,"verdict":"pass","pods":["pod-a"],"digest":"x","from":"2020-01-01T00:00:00Z","to":"2030-01-01T00:00:00Z"}`), "go", "--override", "a test")
+	sign(2, []string{"no pod or no period"}, s.write("empty.json", `{"schema":1,"verdict":"pass","digest":"x"}`), "go")
+	sign(2, []string{"one pod at a time, of those that"}, file, "go", "--pod", "pod-b")
+
+	// Later data.
+	s.plant("checkout-2", 10, 3)
+	s.shipped("checkout-2")
+	sign(3, changed, file, "go")
+
+	// A verdict that the data does not bear, and a failure that is waived.
+	file, text = made(3, "fails.json")
+	verdict := edited("verdict.json", `"verdict": "fail"`, `"verdict": "pass"`)
+	for _, decision := range []string{"go", "no-go"} {
+		sign(3, []string{"the file says pass and its data says fail"}, verdict, decision)
+	}
+	waived, _ := made(0, "waived.json", "--waive", "unexplained,unexplained-rate")
+	sign(3, []string{"a gate that was waived fails: unexplained ("}, waived, "go")
+	sign(3, []string{"verdict is fail"}, file, "go")
+	if out := s.want(0, nil, "report", "signs").out; strings.Count(out, "GO by") != 3 {
+		t.Errorf("%s", out)
+	}
+	sign(0, []string{"signed: GO"}, file, "go", "--override", "a test\nGO by Eve")
+	if out := s.want(0, []string{"[override: a test GO by Eve]"}, "report", "signs").out; strings.Count(out, "\n") != 4 {
+		t.Errorf("%q", out)
 	}
 }
 
@@ -239,7 +337,7 @@ func TestKilledInstance(t *testing.T) {
 	killed.kill()
 	s.shipped("checkout-1")
 	var r report.Report
-	s.object(4, &r, "report", "--since", "1h")
+	s.object(4, &r, "report", "--since", "1h", "--until", nextMinute())
 	states := map[string]int{}
 	for _, run := range r.Instances {
 		states[run.State]++
@@ -247,7 +345,7 @@ func TestKilledInstance(t *testing.T) {
 	if r.Coverage.Eligible != 5 || states[report.RunTorn] != 1 || states[report.RunClosed] != 1 {
 		t.Errorf("%d operations, %+v", r.Coverage.Eligible, r.Instances)
 	}
-	s.want(4, []string{"torn"}, "report", "--since", "1h")
+	s.want(4, []string{"torn"}, "report", "--since", "1h", "--until", nextMinute())
 }
 
 // program is `holdover serve` as a process of its own.

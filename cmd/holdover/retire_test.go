@@ -160,7 +160,7 @@ func TestTwoProcessesOfOneName(t *testing.T) {
 	one.close(0)
 	two.close(0)
 	var r report.Report
-	a := s.run("report", "--json")
+	a := s.run("report", "--json", "--until", nextMinute())
 	oneObject(t, a.out, &r)
 	if len(r.Instances) != 2 || r.Coverage.Eligible < 12 {
 		t.Errorf("exit %d, %d runs, %d operations:\n%s", a.code, len(r.Instances), r.Coverage.Eligible, a.out)

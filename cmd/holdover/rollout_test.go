@@ -136,7 +136,7 @@ func TestRollout(t *testing.T) {
 	two.close(0)
 	// Too few calls for a verdict, and nothing that speaks against one.
 	var r report.Report
-	s.object(4, &r, "report")
+	s.object(4, &r, "report", "--until", nextMinute())
 	if len(r.Instances) != 2 || r.Coverage.Eligible == 0 || r.Divergences.Unexplained != 0 || len(r.Timeline) < 8 || len(r.Incidents) == 0 {
 		t.Errorf("%+v", r)
 	}
@@ -145,7 +145,7 @@ func TestRollout(t *testing.T) {
 			t.Errorf("%+v", g)
 		}
 	}
-	s.want(4, []string{"checkout-1", "checkout-2", "coverage", "night shift"}, "report")
+	s.want(4, []string{"checkout-1", "checkout-2", "coverage", "night shift"}, "report", "--until", nextMinute())
 
 	// A write behind holdover's back is found, and named.
 	if err := s.pods[0].client(t).Decr(t.Context(), "inventory:1:7").Err(); err != nil {

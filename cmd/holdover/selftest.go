@@ -16,7 +16,7 @@ type selftestCmd struct {
 	Verdicts bool `help:"Try the report itself, on servers of its own: does it pass a new path without a bug, and fail each of three with one?"`
 	trialFlags
 	Times     int     `help:"How often each kind is planted; 20 with --dev, else once." placeholder:"N"`
-	Rate      float64 `help:"Buyers a second on other shops meanwhile, with --dev; of each case, with --verdicts." default:"40"`
+	Rate      float64 `help:"Buyers a second on other shops meanwhile, 40 with --dev; of each case, 100 with --verdicts." placeholder:"N"`
 	JSON      bool    `help:"One JSON object on stdout."`
 	MySQLDSN  string  `name:"mysql-dsn" help:"With --dev: a MySQL server of your own; a schema is made in it and dropped." placeholder:"DSN"`
 	RedisAddr string  `name:"redis-addr" help:"With --dev: a Redis of your own." placeholder:"HOST:PORT"`
@@ -27,7 +27,7 @@ func (cmd *selftestCmd) Run(e *env) error {
 	if cmd.Verdicts {
 		return cmd.verdicts(e)
 	}
-	if cmd.Times < 0 || cmd.Rate <= 0 {
+	if cmd.Times < 0 || cmd.Rate < 0 {
 		return usage("--times %d, --rate %v: must be positive", cmd.Times, cmd.Rate)
 	}
 	var result plant.Result

@@ -40,6 +40,9 @@ func (cmd *selftestCmd) verdicts(e *env) error {
 			return usage("baskets %s: %w", cmd.Baskets, err)
 		}
 	}
+	if cmd.Duration < time.Minute {
+		fmt.Fprintf(e.stderr, "%s is short: it takes about 8,062 compared observations to rule out 0.1 %%, so that the case without a bug may have no verdict\n", cmd.Duration)
+	}
 	result, err := trial.Run(e.ctx, cfg)
 	if err != nil {
 		return err

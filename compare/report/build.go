@@ -73,9 +73,19 @@ func podsOf(in Input) (pods, unknown []string) {
 	for _, f := range in.Fences {
 		known[f.Pod] = true
 	}
+	observed := slices.Sorted(maps.Keys(known))
+	for _, v := range in.Verified {
+		known[v.Pod] = true
+	}
+	for _, s := range in.SignOffs {
+		known[s.Pod] = true
+	}
+	for pod, live := range in.Instances {
+		known[pod] = known[pod] || len(live) > 0
+	}
 	pods = slices.Clone(in.Pods)
 	if len(pods) == 0 {
-		pods = slices.Collect(maps.Keys(known))
+		pods = observed
 	}
 	slices.Sort(pods)
 	pods, unknown = slices.Compact(pods), []string{}
@@ -175,63 +185,6 @@ func (s *sum) fillDivergences(limits Limits) Divergences {
 		}
 	}
 	return d
-}
-
-func (s *sum) fillSelfTest() SelfTest {
-	t := SelfTest{ByKind: []PlantedKind{}}
-	for _, p := range s.Planted { // by what was planted
-		if n := len(t.ByKind); n == 0 || t.ByKind[n-1].Kind != p.Want.String() {
-			t.ByKind = append(t.ByKind, PlantedKind{Kind: p.Want.String(), Seen: map[string]uint64{}})
-		}
-		k := &t.ByKind[len(t.ByKind)-1]
-		k.Planted += p.Count
-		t.Planted += p.Count
-		switch p.Got {
-		case p.Want:
-			k.Caught += p.Count
-			t.Caught += p.Count
-		case compare.KindNone:
-			k.Seen[p.Got.String()] += p.Count
-			t.Missed += p.Count
-		case compare.KindNotComparable:
-			k.Seen[p.Got.String()] += p.Count
-			t.Unjudged += p.Count
-		default:
-			k.Seen[p.Got.String()] += p.Count
-			t.Misclassified += p.Count
-		}
-	}
-	return t
-}
-
-// notExercised says what this report can say nothing about.
-func notExercised(r Report) []string {
-	out := []string{}
-	for _, name := range r.Coverage.NeverSeen {
-		out = append(out, "stratum "+name+": never seen")
-	}
-	for _, stage := range r.Stages {
-		for op := holdover.OpReserve; op <= holdover.OpExtend; op++ {
-			i := slices.IndexFunc(r.Coverage.Operations, func(o OperationCoverage) bool { return o.Stage == stage && o.Op == op.String() })
-			if i < 0 {
-				out = append(out, fmt.Sprintf("%s in stage %s: never seen", op, stage))
-			} else if n := r.Coverage.Operations[i].Eligible; n < r.Limits.MinOperation {
-				out = append(out, fmt.Sprintf("%s in stage %s: %d only, too few to judge its coverage", op, stage, n))
-			}
-		}
-	}
-	for _, stage := range []holdover.Stage{holdover.StageShadow, holdover.StageJoint, holdover.StageMySQL} {
-		if !slices.Contains(r.Stages, stage) {
-			out = append(out, "stage "+stage.String()+": nothing was observed in it")
-		}
-	}
-	for _, kind := range compare.Kinds() {
-		planted := slices.ContainsFunc(r.SelfTest.ByKind, func(k PlantedKind) bool { return k.Kind == kind.String() })
-		if r.SelfTest.Planted > 0 && kind.Divergence() && !planted {
-			out = append(out, "a divergence of kind "+kind.String()+": never planted")
-		}
-	}
-	return out
 }
 
 func (s *sum) notes(twice int) (notes []string) {

@@ -32,10 +32,11 @@ func digest(in Input, r Report, sorted []compare.Rollup) (string, error) {
 		Since, Until time.Time
 		Fences       []holdover.Fence
 		Verified     []Verification
+		Incidents    []Incident
 		Limits       Limits
 		Baselines    []Baseline
 		Rollups      int
-	}{r.Schema, r.Pods, r.From, r.To, fences, r.Verification, r.Limits, baselines, len(sorted)}
+	}{r.Schema, r.Pods, r.From, r.To, fences, r.Verification, r.Incidents, r.Limits, baselines, len(sorted)}
 	if err := to.Encode(head); err != nil {
 		return "", fmt.Errorf("digest of a report: %w", err)
 	}

@@ -35,7 +35,7 @@
 //	latency        operations [stage, op, probe, pairs, redis, mysql, delta (times)], connections [store, tag, holds, held (times)],
 //	               baseline, shifts [stage, op, probe, quantile, tail, before_us, after_us, allowed_us]
 //	verification   [pod, at, epoch, redis_id, clean, differences, unsettled, summary, by, runs, clean_runs, age_s]
-//	selftest       planted, caught, missed, misclassified, by_kind [kind, planted, caught, seen_as]
+//	selftest       planted, caught, missed, misclassified, unjudged, by_kind [kind, planted, caught, seen_as]
 //	not_exercised  sentences
 //	sign_offs      [pod, stage, epoch, digest, verdict, decision, as, note, from, to, at, same_data]
 //	notes          sentences
@@ -48,14 +48,15 @@
 //
 // The same input gives the same bytes: nothing is read from a clock, and lists
 // have an order. The digest is of the data (rollups, changes of stage,
-// verifications, limits, baselines), not of the page; sign-offs, notes and who is live
+// verifications, incidents, limits, baselines), not of the page; sign-offs, notes and who is live
 // now are no part of it. Counts are the sums of the rollups, each counted
 // once, and a rollup whose own figures disagree is refused.
 //
 // A gate passes, fails, or can't be judged. One that fails makes the verdict
 // fail; without one, a gate that can't be judged makes it no-verdict: too few
-// observations, too little coverage, an instance that is missing, nothing
-// planted, no verification are never a pass. One unexplained divergence that
+// observations, too little coverage, an instance that is missing, a
+// stretch that no instance counted, nothing compared in the stage that a pod is in,
+// nothing planted, no verification are never a pass. One unexplained divergence that
 // oversells fails, whatever number is allowed.
 //
 // Latency is a gate only against a baseline. Then the paired deltas are

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,10 +21,10 @@ const (
 // the verdict: fail when one fails, no-verdict when one could not be judged.
 func (r *Report) judge(in Input, s *sum) error {
 	r.Gates = []Gate{r.unexplained(), r.unexplainedRate()}
-	r.Gates = append(r.Gates, r.coverage()...)
+	r.Gates = append(r.Gates, r.coverage(s)...)
 	r.Gates = append(r.Gates, r.budgets()...)
-	r.Gates = append(r.Gates, r.verification(), r.selfTest(), r.exercised(), r.panics(s))
-	r.Gates = append(r.Gates, r.instances(in), r.gaps())
+	r.Gates = append(r.Gates, r.verification(), r.selfTest(s), r.undecided(), r.exercised(s), r.panics(s))
+	r.Gates = append(r.Gates, r.instances(in), r.gaps(s))
 	if in.Baseline != nil {
 		g, err := r.latency(*in.Baseline, in.Noise)
 		if err != nil {
@@ -87,9 +88,9 @@ func (r *Report) unexplainedRate() Gate {
 	return g
 }
 
-// coverage is judged overall, of each pod, and of each operation in each stage.
-// Too little of it is never a failure: nothing was shown.
-func (r *Report) coverage() []Gate {
+// coverage is judged overall, of each pod, of each instance, and of each operation
+// in each stage. Too little of it is never a failure: nothing was shown.
+func (r *Report) coverage(s *sum) []Gate {
 	judge := func(name, what string, compared, of uint64) Gate {
 		g := Gate{Name: name, Unit: unitShare, Value: share(compared, of), Threshold: r.Limits.MinCoverage, N: of, Verdict: Pass,
 			Reason: fmt.Sprintf("%d of %d %s were compared", compared, of, what)}
@@ -114,17 +115,48 @@ func (r *Report) coverage() []Gate {
 		for _, p := range c.Pods {
 			g := judge("coverage:pod/"+p.Pod, "operations of the pod", p.Compared, p.Eligible+p.Bypassed)
 			if slices.Contains(r.UnknownPods, p.Pod) {
-				g.Reason = "the pod is not known: neither a rollup nor a change of its stage is in the data; check its name"
+				g.Reason = "the pod is not known: nothing of it is in the data; check its name"
+			} else if p.Eligible+p.Bypassed == 0 {
+				g.Reason = "nothing of the pod was observed in the period"
 			}
 			gates = append(gates, g)
 		}
 	}
+	gates = append(gates, r.instanceCoverage(s))
 	for _, o := range c.Operations {
-		if o.Eligible >= r.Limits.MinOperation {
+		if o.Eligible >= r.Limits.MinOperation || o.Compared == 0 { // a rare one too, when nothing of it is known
 			gates = append(gates, judge(fmt.Sprintf("coverage:%s/%s", o.Stage, o.Op), "operations", o.Compared, o.Eligible))
 		}
 	}
 	return gates
+}
+
+// instanceCoverage: one instance that compares nothing is a few percent of all.
+func (r *Report) instanceCoverage(s *sum) Gate {
+	g := Gate{Name: "coverage:instances", Unit: unitShare, Value: 1, Threshold: r.Limits.MinCoverage, Verdict: Pass}
+	var thin []string
+	for _, name := range slices.Sorted(maps.Keys(s.instances)) {
+		i := s.instances[name]
+		of := i.Eligible + i.Bypassed
+		if of < r.Limits.MinOperation {
+			continue
+		}
+		g.N++
+		compared := share(i.Compared, of)
+		g.Value = min(g.Value, compared)
+		if compared < r.Limits.MinCoverage {
+			thin = append(thin, fmt.Sprintf("%s: %d of %d", name, i.Compared, of))
+		}
+	}
+	switch {
+	case len(thin) > 0:
+		g.Verdict, g.Reason = NoVerdict, "too little was compared on "+strings.Join(thin, ", ")
+	case g.N == 0:
+		g.Value, g.Verdict, g.Reason = 0, NoVerdict, fmt.Sprintf("no instance had %d operations", r.Limits.MinOperation)
+	default:
+		g.Reason = fmt.Sprintf("the least of %d instances", g.N)
+	}
+	return g
 }
 
 // budgets: an explanation that is needed too often is no explanation.
@@ -183,61 +215,6 @@ func (r *Report) verification() Gate {
 	return g
 }
 
-// selfTest: what is planted must be seen, and as what it is. A comparator that
-// saw nothing wrong is believed only then.
-func (r *Report) selfTest() Gate {
-	t := r.SelfTest
-	g := Gate{Name: "selftest", Unit: unitCount, Value: float64(t.Missed + t.Misclassified), N: t.Planted, Verdict: Pass,
-		Reason: fmt.Sprintf("all %d planted divergences were caught", t.Planted)}
-	switch {
-	case t.Planted == 0:
-		g.Verdict, g.Reason = NoVerdict, "nothing was planted: it is not known whether the comparator sees; run holdover selftest"
-	case t.Missed+t.Misclassified > 0:
-		var parts []string
-		for _, k := range t.ByKind {
-			if wrong := k.Planted - k.Caught - k.Seen[compare.KindNotComparable.String()]; wrong > 0 {
-				parts = append(parts, fmt.Sprintf("%d of %d %s", wrong, k.Planted, k.Kind))
-			}
-		}
-		g.Verdict, g.Reason = Fail, fmt.Sprintf("the comparator missed %d planted divergences and took %d for something else (%s): don't believe the rest of this page",
-			t.Missed, t.Misclassified, strings.Join(parts, ", "))
-	default:
-		if never := neverCaught(t); len(never) > 0 {
-			g.Verdict, g.Reason = NoVerdict, fmt.Sprintf("of %s nothing was planted and caught: it is not known whether the comparator sees it; serve plants each in turn, and holdover selftest all at once", strings.Join(never, ", "))
-		}
-	}
-	return g
-}
-
-// neverCaught are the kinds of divergence of which no plant was caught.
-func neverCaught(t SelfTest) (never []string) {
-	for _, kind := range compare.Kinds() {
-		caught := slices.ContainsFunc(t.ByKind, func(k PlantedKind) bool { return k.Kind == kind.String() && k.Caught > 0 })
-		if kind.Divergence() && !caught {
-			never = append(never, kind.String())
-		}
-	}
-	return never
-}
-
-// exercised: what has to have happened.
-func (r *Report) exercised() Gate {
-	var missing []string
-	for _, name := range r.Limits.MustSee {
-		if slices.Contains(r.Coverage.NeverSeen, name) {
-			missing = append(missing, name)
-		}
-	}
-	g := Gate{Name: "exercised", Unit: unitCount, Value: float64(len(r.Limits.MustSee) - len(missing)), Threshold: float64(len(r.Limits.MustSee)),
-		N: r.Coverage.Eligible, Verdict: Pass, Reason: "all that must occur did"}
-	if len(missing) > 0 {
-		g.Verdict, g.Reason = NoVerdict, "never seen: "+strings.Join(missing, ", ")
-	} else if len(r.Limits.MustSee) == 0 {
-		g.Reason = "nothing is demanded"
-	}
-	return g
-}
-
 func (r *Report) panics(s *sum) Gate {
 	g := Gate{Name: "panics", Unit: unitCount, Value: float64(s.Panics), N: r.Coverage.Eligible, Verdict: Pass, Reason: "no comparison panicked"}
 	if s.Panics > 0 {
@@ -261,8 +238,9 @@ func (r *Report) instances(in Input) Gate {
 	return g
 }
 
-// gaps: what was not counted may have been anything.
-func (r *Report) gaps() Gate {
+// gaps: what was not counted may have been anything, of one run or of a pod
+// that should have compared.
+func (r *Report) gaps(s *sum) Gate {
 	g := Gate{Name: "gaps", Unit: unitSeconds, Threshold: r.Limits.MaxGap.Seconds(), N: uint64(len(r.Instances)), Verdict: Pass, Reason: "no stretch is missing"}
 	for _, run := range r.Instances {
 		if run.Gap > g.Value {
@@ -270,9 +248,19 @@ func (r *Report) gaps() Gate {
 			g.Reason = fmt.Sprintf("the longest stretch without counts is %s, of %s of %s (run %s)", seconds(run.Gap), run.Instance, run.Pod, run.Run)
 		}
 	}
+	var unseen []string
+	for _, pod := range r.Pods {
+		for _, s := range r.unseen(s.rollups, pod) {
+			g.Value = max(g.Value, s.to.Sub(s.from).Seconds())
+			unseen = append(unseen, fmt.Sprintf("no instance of %s counted anything from %s to %s, where it should have compared", pod, stamp(s.from), stamp(s.to)))
+		}
+	}
+	if len(unseen) > 0 {
+		g.Reason = strings.Join(unseen, "; ")
+	}
 	switch {
 	case len(r.Instances) == 0:
-		g.Verdict, g.Reason = NoVerdict, "no instance reported"
+		g.Verdict, g.Reason = NoVerdict, strings.Join(append([]string{"no instance reported"}, unseen...), "; ")
 	case g.Value > g.Threshold:
 		g.Verdict = NoVerdict
 	}

@@ -28,6 +28,9 @@ type Input struct {
 	Fences []holdover.Fence
 	// Verified is the complete verifications in the period, and the newest before it.
 	Verified []holdover.Verified
+	// Incidents is what else happened in the period, repairs and rebuilds: kills and
+	// verifications with differences are made of the fields above.
+	Incidents []Incident
 	// SignOffs are shown. They are no part of the digest.
 	SignOffs []holdover.SignOff
 	// Instances are the live ones of each pod, which have to be reporting; nil
@@ -72,12 +75,15 @@ type Limits struct {
 	// Alpha is the level of every bound and interval; 0.05, which is 95 %.
 	Alpha float64 `json:"alpha"`
 	// MinCoverage is the least share of observations that must have been
-	// compared, overall, of each pod, and of each operation in each stage; 0.9.
+	// compared, overall, of each pod and instance, and of each operation in each stage; 0.9.
 	MinCoverage float64 `json:"min_coverage"`
 	// MinCompared is how many compared observations there must be at least; 100.
 	MinCompared uint64 `json:"min_compared"`
 	// MinOperation is how often an operation must have occurred in a stage for
-	// its own coverage to be judged; 20. One that is rarer is listed as hardly exercised.
+	// its own coverage to be judged, how many operations an instance must have had
+	// for its own, and how many must have been compared in the stage that a pod is
+	// in at the end; 20. An operation that is rarer is listed as hardly exercised,
+	// and judged where none of it was compared.
 	MinOperation uint64 `json:"min_operation"`
 	// Unexplained is how many unexplained divergences are allowed; 0. One that
 	// oversells is never allowed.
@@ -92,10 +98,16 @@ type Limits struct {
 	// VerifiedWithin is how old the newest verification of a pod may be at the
 	// end of the period; 24 h.
 	VerifiedWithin time.Duration `json:"verified_within_ns"`
-	// MaxGap is the longest stretch of an instance's life that may be missing,
-	// and how long its last rollup may be back; 5 min.
+	// MaxGap is the longest stretch that may be missing, of an instance's life or
+	// of a pod's time in the stages that compare, and how long an instance's last
+	// rollup may be back; 5 min.
 	MaxGap time.Duration `json:"max_gap_ns"`
-	// MustSee names the strata that must have occurred; claim, release, expire,
+	// UndecidedFloor and UndecidedShare bound the differences that never stood still
+	// long enough to be judged, by the larger of the two; 5, and 0.002 of the
+	// eligible observations.
+	UndecidedFloor uint64  `json:"undecided_floor"`
+	UndecidedShare float64 `json:"undecided_share"`
+	// MustSee names the strata that must have been compared; claim, release, expire,
 	// last-unit and refused. A list with one empty name demands none.
 	MustSee []string `json:"must_see"`
 	// SlowerBy is the share of MySQL's time in the baseline by which the paired
@@ -115,6 +127,8 @@ func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.MinOperation, 20)
 	setDefault(&l.UnexplainedRate, 1e-3)
 	setDefault(&l.Budget, Budget{Floor: 100, Share: 0.05})
+	setDefault(&l.UndecidedFloor, 5)
+	setDefault(&l.UndecidedShare, 0.002)
 	setDefault(&l.VerifiedWithin, 24*time.Hour)
 	setDefault(&l.MaxGap, 5*time.Minute)
 	setDefault(&l.SlowerBy, 0.1)
@@ -128,7 +142,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	bad := func(field string, value any, problem string) {
 		errs = append(errs, &holdover.InvalidError{Field: "report " + field, Value: fmt.Sprint(value), Problem: problem})
 	}
-	for field, v := range map[string]float64{"alpha": l.Alpha, "unexplained_rate": l.UnexplainedRate, "budget share": l.Budget.Share} {
+	for field, v := range map[string]float64{"alpha": l.Alpha, "unexplained_rate": l.UnexplainedRate, "budget share": l.Budget.Share, "undecided_share": l.UndecidedShare} {
 		if !(v >= 0 && v < 1) {
 			bad(field, v, "must be at least 0 and below 1")
 		}
@@ -154,6 +168,8 @@ func (l Limits) withDefaults() (Limits, error) {
 	for _, name := range l.MustSee {
 		if !slices.Contains(compare.StratumNames(), name) {
 			bad("must_see", name, "is not a stratum: want some of "+strings.Join(compare.StratumNames(), ", "))
+		} else if name == compare.StratumUndecided {
+			bad("must_see", name, "can't be demanded: it ought not to occur")
 		}
 	}
 	return l, errors.Join(errs...)

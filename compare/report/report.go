@@ -108,7 +108,7 @@ type Change struct {
 // Incident is what the reader should know of besides the counts.
 type Incident struct {
 	Pod  string    `json:"pod"`
-	What string    `json:"what"` // kill or verification
+	What string    `json:"what"` // kill, verification, or what the caller named
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`   // the end of the period when it lasts
 	Open bool      `json:"open"` // it lasts

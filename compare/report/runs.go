@@ -62,19 +62,29 @@ func runs(sorted []compare.Rollup, since, until time.Time, maxGap time.Duration)
 	})
 	for i := range all {
 		run := &all[i]
-		if run.State != RunMissing {
-			continue
-		}
-		if i+1 < len(all) && all[i+1].Pod == run.Pod && all[i+1].Instance == run.Instance && all[i+1].Started.After(run.To) {
+		again, isAgain := startedAgain(all, i)
+		switch {
+		case run.State == RunTorn && isAgain: // when it was killed is not known: it may have written nothing for long
+			run.gap(run.To, again, 0)
+		case run.State != RunMissing:
+		case isAgain:
 			run.State = RunReplaced
-			run.gap(run.To, all[i+1].Started, 0)
-		} else if !until.After(run.To.Add(maxGap)) {
+			run.gap(run.To, again, 0)
+		case !until.After(run.To.Add(maxGap)):
 			run.State = RunRunning
-		} else {
+		default:
 			run.gap(run.To, until, 0)
 		}
 	}
 	return all
+}
+
+// startedAgain is when the instance of a run was started after it. all is sorted.
+func startedAgain(all []Run, i int) (time.Time, bool) {
+	if i+1 < len(all) && all[i+1].Pod == all[i].Pod && all[i+1].Instance == all[i].Instance && all[i+1].Started.After(all[i].To) {
+		return all[i+1].Started, true
+	}
+	return time.Time{}, false
 }
 
 // gap notes a stretch without counts.
@@ -110,11 +120,15 @@ func absent(all []Run, live map[string][]holdover.Instance, pods []string, newEn
 
 // runNotes say what a reader should know of runs that did not end in order.
 func runNotes(all []Run) (notes []string) {
-	for _, r := range all {
+	for i, r := range all {
 		name := fmt.Sprintf("%s of %s (run %s)", r.Instance, r.Pod, r.Run)
 		switch r.State {
 		case RunTorn:
-			notes = append(notes, fmt.Sprintf("%s was killed at about %s: up to a second of it was not counted", name, stamp(r.To)))
+			if again, ok := startedAgain(all, i); ok {
+				notes = append(notes, fmt.Sprintf("%s was killed after %s and started again at %s: what it did between them was not counted", name, stamp(r.To), stamp(again)))
+			} else {
+				notes = append(notes, fmt.Sprintf("%s was killed at about %s: up to a second of it was not counted", name, stamp(r.To)))
+			}
 		case RunReplaced:
 			notes = append(notes, fmt.Sprintf("%s fell silent at %s and was started again: what it did last was not counted", name, stamp(r.To)))
 		}
@@ -128,7 +142,8 @@ func runNotes(all []Run) (notes []string) {
 }
 
 // timeline is each pod's changes within the period, after the one that it began
-// with; and what of them, and of the verifications, is an incident.
+// with; and what of them, of the
+// verifications and of what the caller names is an incident.
 func timeline(in Input, pods []string, since, until time.Time) ([]Change, []Incident) {
 	changes, incidents := []Change{}, []Incident{}
 	for _, pod := range pods {
@@ -170,7 +185,17 @@ func timeline(in Input, pods []string, since, until time.Time) ([]Change, []Inci
 			}
 		}
 	}
-	slices.SortStableFunc(incidents, func(a, b Incident) int { return a.From.Compare(b.From) })
+	for _, i := range in.Incidents {
+		if slices.Contains(pods, i.Pod) && !i.From.After(until) && (i.Open || !i.To.Before(since)) {
+			if i.From, i.To = i.From.UTC(), i.To.UTC(); i.Open || i.To.After(until) { // what comes later is not of this period
+				i.To, i.Open = until, true
+			}
+			incidents = append(incidents, i)
+		}
+	}
+	slices.SortStableFunc(incidents, func(a, b Incident) int {
+		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.What, b.What), cmp.Compare(a.Text, b.Text))
+	})
 	return changes, incidents
 }
 

@@ -11,11 +11,13 @@ import (
 	"holdover/compare"
 )
 
-// sum is the rollups added up: the total, and what of it is by pod and by hour.
+// sum is the rollups added up: the total, and what of it is by pod, instance and hour.
 type sum struct {
 	compare.Total
-	pods  map[string]*PodCoverage
-	hours map[hourKey]*HourCoverage
+	rollups   []compare.Rollup
+	pods      map[string]*PodCoverage
+	instances map[string]*PodCoverage // by pod/name, over their runs
+	hours     map[hourKey]*HourCoverage
 }
 
 type hourKey struct {
@@ -28,17 +30,24 @@ func sumOf(rollups []compare.Rollup, pods []string) (*sum, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sum{Total: total, pods: map[string]*PodCoverage{}, hours: map[hourKey]*HourCoverage{}}
+	s := &sum{Total: total, rollups: rollups, pods: map[string]*PodCoverage{}, instances: map[string]*PodCoverage{}, hours: map[hourKey]*HourCoverage{}}
 	for _, pod := range pods { // one that reported nothing is in the table too
 		s.pods[pod] = &PodCoverage{Pod: pod}
 	}
 	for _, r := range rollups {
-		pod := s.pods[r.Pod]
+		name := r.Pod + "/" + r.Instance
+		if s.instances[name] == nil {
+			s.instances[name] = &PodCoverage{Pod: r.Pod}
+		}
+		pod, instance := s.pods[r.Pod], s.instances[name]
 		pod.Bypassed += r.Bypassed
+		instance.Bypassed += r.Bypassed
 		hour := r.From.Truncate(time.Hour)
 		for _, c := range r.Cells {
 			pod.Eligible += c.Eligible
 			pod.Compared += c.Compared
+			instance.Eligible += c.Eligible
+			instance.Compared += c.Compared
 			key := hourKey{hour, c.Op}
 			if s.hours[key] == nil {
 				s.hours[key] = &HourCoverage{Hour: hour, Op: c.Op}
@@ -81,7 +90,7 @@ func (s *sum) fillCoverage() Coverage {
 		return cmp.Or(a.Hour.Compare(b.Hour), compareOps(a.Op, b.Op))
 	})
 	for _, name := range compare.StratumNames() {
-		if !slices.ContainsFunc(s.Strata, func(x compare.Stratum) bool { return x.Name == name && x.Eligible > 0 }) {
+		if name != compare.StratumUndecided && !slices.ContainsFunc(s.Strata, func(x compare.Stratum) bool { return x.Name == name && x.Eligible > 0 }) {
 			c.NeverSeen = append(c.NeverSeen, name)
 		}
 	}

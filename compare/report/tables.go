@@ -1,11 +1,14 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"holdover"
 	"holdover/compare"
 )
 
@@ -157,7 +160,8 @@ func shiftsTable(title string, shifts []Shift) table {
 func (r Report) connectionTable() table {
 	t := head("Connections: how long they were taken", "store", "for", "times", "p50", "p90", "p99", "p99.9", "max")
 	for _, c := range r.Latency.Connections {
-		t.add(c.Store, c.Tag, c.Holds, quantile(c.Held.P50), quantile(c.Held.P90), quantile(c.Held.P99), quantile(c.Held.P999), micros(c.Held.Max))
+		tag := cmp.Or(c.Tag, "untagged")
+		t.add(c.Store, tag, c.Holds, quantile(c.Held.P50), quantile(c.Held.P90), quantile(c.Held.P99), quantile(c.Held.P999), micros(c.Held.Max))
 	}
 	return t
 }
@@ -199,7 +203,7 @@ func (r Report) incidentTable() table {
 	t := head("Incidents", "pod", "what", "from", "for", "by", "text")
 	for _, i := range r.Incidents {
 		length := "-"
-		if i.What == "kill" {
+		if i.Open || i.To.After(i.From) {
 			length = seconds(i.To.Sub(i.From).Seconds())
 			if i.Open {
 				length += ", and it lasts"
@@ -237,8 +241,10 @@ func (r Report) header() [][2]string {
 		period = "nothing was observed"
 	}
 	stages := []string{}
-	for _, s := range r.Stages {
-		stages = append(stages, s.String())
+	for s := holdover.StageRedis; s <= holdover.StageMySQLOnly; s++ {
+		if slices.Contains(r.Stages, s) || slices.ContainsFunc(r.Timeline, func(c Change) bool { return c.Stage == s }) {
+			stages = append(stages, s.String())
+		}
 	}
 	none := func(names []string) string {
 		if len(names) == 0 {
@@ -255,10 +261,14 @@ func (r Report) header() [][2]string {
 	if len(names) > 8 {
 		names = append(names[:8], fmt.Sprintf("%d more", len(names)-8))
 	}
-	kills := 0
+	what := map[string]int{}
 	for _, i := range r.Incidents {
-		if i.What == "kill" {
-			kills++
+		what[i.What]++
+	}
+	incidents := fmt.Sprintf("kills %d, verifications with differences %d", what["kill"], what["verification"])
+	for _, name := range slices.Sorted(maps.Keys(what)) {
+		if name != "kill" && name != "verification" {
+			incidents += fmt.Sprintf(", %s %d", name, what[name])
 		}
 	}
 	return [][2]string{
@@ -266,7 +276,7 @@ func (r Report) header() [][2]string {
 		{"period", period},
 		{"stages", none(stages)},
 		{"instances", fmt.Sprintf("%s (%d runs)", none(names), len(r.Instances))},
-		{"incidents", fmt.Sprintf("kills %d, verifications with differences %d", kills, len(r.Incidents)-kills)},
+		{"incidents", incidents},
 		{"versions", fmt.Sprintf("%s; configuration %s", none(r.Versions), none(r.Configs))},
 		{"compared", fmt.Sprintf("%d of %d operations (%s); %d differed, %d unexplained", r.Coverage.Compared, r.Coverage.Eligible+r.Coverage.Bypassed,
 			percent(r.Coverage.Share), r.Divergences.Differed, r.Divergences.Unexplained)},

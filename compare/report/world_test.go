@@ -88,7 +88,7 @@ func rollup(pod, instance, run string, seq uint64, stage holdover.Stage) compare
 		r.Cells = append(r.Cells, c)
 	}
 	for _, name := range compare.StratumNames() {
-		if name != "moved" && name != "extend" {
+		if name != "moved" && name != "extend" && name != compare.StratumUndecided {
 			r.Strata = append(r.Strata, compare.Stratum{Name: name, Eligible: 200, Compared: 198, Differed: 1})
 		}
 	}

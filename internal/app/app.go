@@ -26,6 +26,8 @@ type App struct {
 
 	cfg     Config
 	handler http.Handler
+
+	reporting sync.Mutex // one report at a time is made here
 }
 
 // New validates c and builds everything. Nothing runs yet. Close it, whether or

@@ -163,12 +163,22 @@ var reportTypes = map[string]string{
 	FormatJSON: "application/json", FormatHTML: "text/html; charset=utf-8", FormatMarkdown: "text/markdown; charset=utf-8", FormatText: "text/plain; charset=utf-8",
 }
 
+// longestServed bounds the period of a report that serve makes.
+const longestServed = 31 * 24 * time.Hour
+
 func (o operator) report(ctx context.Context, since, until string) (report.Report, error) {
 	from, to, err := ParsePeriod(since, until, time.Now())
 	if err != nil {
 		return report.Report{}, err
 	}
-	return Report(ctx, o.pod.cfg, []*Stores{o.pod.Stores}, ReportOptions{Since: from, Until: to})
+	if to.Sub(from) > longestServed {
+		return report.Report{}, &holdover.InvalidError{Field: "since", Value: since, Problem: "is more than 31 days before the end: use `holdover report`, which does not take this process's memory"}
+	}
+	if !o.app.reporting.TryLock() { // buyers are served from the same memory
+		return report.Report{}, fmt.Errorf("pod %s: another report is being made: %w", o.pod.Name, holdover.ErrTryAgain)
+	}
+	defer o.app.reporting.Unlock()
+	return Report(ctx, o.pod.cfg, []*Stores{o.pod.Stores}, ReportOptions{Since: from, Until: to, Live: until == ""})
 }
 
 func (o operator) Sign(ctx context.Context, q httpapi.SignRequest) (any, error) {

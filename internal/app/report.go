@@ -16,9 +16,12 @@ import (
 
 // ReportOptions say what a report is about.
 type ReportOptions struct {
-	// Since begins the period. Until ends it; zero: now, and then the instances
-	// that live now have to be reporting.
+	// Since begins the period, Until ends it. Files may be read to their end: the
+	// zero Until.
 	Since, Until time.Time
+	// Live: the period ends now, so the instances that live now have to be
+	// reporting; false.
+	Live bool
 	// Baseline and Noise are earlier times to compare with; nil: none.
 	Baseline, Noise *report.Baseline
 	// Limits are what the gates demand.
@@ -29,15 +32,15 @@ type ReportOptions struct {
 // MySQLs keep. It needs no instance, and no Redis.
 func Report(ctx context.Context, c Config, pods []*Stores, o ReportOptions) (report.Report, error) {
 	in := report.Input{Since: o.Since, Until: o.Until, Baseline: o.Baseline, Noise: o.Noise, Limits: o.Limits}
-	if o.Until.IsZero() {
-		in.Until, in.Instances = time.Now().UTC(), map[string][]holdover.Instance{}
+	if o.Live {
+		in.Instances = map[string][]holdover.Instance{}
 	}
 	for _, s := range pods {
 		in.Pods = append(in.Pods, s.Name)
 		if err := s.reported(ctx, &in); err != nil {
 			return report.Report{}, fmt.Errorf("pod %s: the report needs its MySQL (or --events FILE): %w", s.Name, Hinted(err))
 		}
-		if o.Until.IsZero() {
+		if o.Live {
 			s.alive(ctx, c, &in)
 		}
 	}
@@ -84,9 +87,32 @@ func (s *Stores) reported(ctx context.Context, in *report.Input) error {
 			in.Verified = append(in.Verified, v)
 		}
 	}
+	if err := s.repaired(ctx, in); err != nil {
+		return err
+	}
 	signed, err := s.MySQL.SignOffs(ctx, in.Since)
 	in.SignOffs = append(in.SignOffs, signed...)
 	return err
+}
+
+// maxRepaired bounds the repairs that a report names, by who did them and why.
+const maxRepaired = 1000
+
+// repaired adds the repairs and rebuilds of the period: they change what the
+// counts are about.
+func (s *Stores) repaired(ctx context.Context, in *report.Input) error {
+	all, err := s.MySQL.RepairedBetween(ctx, in.Since, in.Until, maxRepaired)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		text := fmt.Sprintf("%d changes in %s (%s): %s", r.Begun, r.Store, r.Actions, r.Reason)
+		if left := r.Begun - r.Done; left > 0 {
+			text += fmt.Sprintf("; %d of them were left, failed or are not known", left)
+		}
+		in.Incidents = append(in.Incidents, report.Incident{Pod: r.Pod, What: "repair", From: r.First.UTC(), To: r.Last.UTC(), By: r.By, Text: text})
+	}
+	return nil
 }
 
 // alive adds who lives now, or a note that this can't be told.
@@ -146,19 +172,28 @@ func WriteReport(w io.Writer, r report.Report, format string) error {
 }
 
 // ParsePeriod reads the two ends of a report's period: RFC 3339 times, dates
-// (UTC), or durations back from now, which may be in days and weeks (7d, 2w). An
-// empty until is the zero time.
+// (UTC), or durations back from the last full minute, which may be in days and
+// weeks (7d, 2w). An empty until is that minute too, so that what is asked twice
+// within a minute is answered the same.
 func ParsePeriod(since, until string, now time.Time) (from, to time.Time, err error) {
-	if from, err = parseMoment(since, now); err != nil {
-		return from, to, &holdover.InvalidError{Field: "since", Value: clip(since), Problem: err.Error()}
+	minute := now.UTC().Truncate(time.Minute)
+	bad := func(field, value, problem string) (time.Time, time.Time, error) {
+		return from, to, &holdover.InvalidError{Field: field, Value: clip(value), Problem: problem}
 	}
-	if until != "" {
-		if to, err = parseMoment(until, now); err != nil {
-			return from, to, &holdover.InvalidError{Field: "until", Value: clip(until), Problem: err.Error()}
-		}
-		if !to.After(from) {
-			return from, to, &holdover.InvalidError{Field: "until", Value: clip(until), Problem: "must be after since"}
-		}
+	if from, err = parseMoment(since, minute); err != nil {
+		return bad("since", since, err.Error())
+	}
+	if !from.Before(minute) {
+		return bad("since", since, "must be before the last full minute, "+minute.Format(time.RFC3339))
+	}
+	if until == "" {
+		return from, minute, nil
+	}
+	if to, err = parseMoment(until, minute); err != nil {
+		return bad("until", until, err.Error())
+	}
+	if !to.After(from) {
+		return bad("until", until, "must be after since")
 	}
 	return from, to, nil
 }

@@ -8,28 +8,31 @@ import (
 
 	"holdover"
 	"holdover/compare/report"
+	"holdover/mysqlpool"
 )
 
-// TestParsePeriod: durations back from now, dates and times; anything else is
-// refused with the field's name.
+// TestParsePeriod: durations back from the last full minute, which is the end
+// too, dates and times; anything else is refused with the field's name.
 func TestParsePeriod(t *testing.T) {
 	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	late := now.Add(59*time.Second + 999*time.Millisecond)
 	for text, want := range map[string]time.Time{
 		"7d": now.AddDate(0, 0, -7), "2w": now.AddDate(0, 0, -14), "90m": now.Add(-90 * time.Minute), "1h30m": now.Add(-90 * time.Minute),
 		"2026-03-01": time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), "2026-03-01T10:00:00+02:00": time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC),
 	} {
-		if from, to, err := ParsePeriod(text, "", now); err != nil || !from.Equal(want) || !to.IsZero() {
+		if from, to, err := ParsePeriod(text, "", late); err != nil || !from.Equal(want) || !to.Equal(now) {
 			t.Errorf("%s: %s, %s, %v", text, from, to, err)
 		}
 	}
-	if from, to, err := ParsePeriod("7d", "1d", now); err != nil || !from.Equal(now.AddDate(0, 0, -7)) || !to.Equal(now.AddDate(0, 0, -1)) {
+	if from, to, err := ParsePeriod("7d", "1d", late); err != nil || !from.Equal(now.AddDate(0, 0, -7)) || !to.Equal(now.AddDate(0, 0, -1)) {
 		t.Errorf("%s, %s, %v", from, to, err)
 	}
 	for _, bad := range [][2]string{
 		{"", ""}, {"0d", ""}, {"-1d", ""}, {"1.5d", ""}, {"-1h", ""}, {"0s", ""}, {"7", ""}, {"99999d", ""}, {"yesterday", ""}, {"2026-13-01", ""},
 		{"7d", "8d"}, {"7d", "7d"}, {"7d", "x"}, {strings.Repeat("9", 1000) + "d", ""},
+		{"2026-03-10T12:00:00Z", ""}, {"2026-03-10T12:00:30Z", ""}, {"2026-03-11", ""}, {"2026-03-11", "2026-03-12"},
 	} {
-		_, _, err := ParsePeriod(bad[0], bad[1], now)
+		_, _, err := ParsePeriod(bad[0], bad[1], late)
 		if !errors.Is(err, holdover.ErrInvalid) || !(strings.Contains(err.Error(), "since") || strings.Contains(err.Error(), "until")) || len(err.Error()) > 300 {
 			t.Errorf("%q to %q: %v", bad[0], bad[1], err)
 		}
@@ -91,6 +94,40 @@ func TestSignOfThePast(t *testing.T) {
 	signed, err := Sign(t.Context(), s, passed(time.Now().Add(time.Minute)), o)
 	if err != nil || signed.Stage != holdover.StageShadow || signed.Epoch != 2 || signed.At.IsZero() {
 		t.Errorf("%+v, %v", signed, err)
+	}
+}
+
+// TestRepairsAreIncidents: what was repaired in the period is in the report, and
+// another digest.
+func TestRepairsAreIncidents(t *testing.T) {
+	c := newConfig(t)
+	s := newStores(t, c)
+	fences(t, s, holdover.StageRedis, holdover.StageShadow)
+	o := ReportOptions{Since: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}
+	before, err := Report(t.Context(), c, []*Stores{s}, o)
+	if err != nil || len(before.Incidents) != 0 {
+		t.Fatalf("%+v, %v", before.Incidents, err)
+	}
+	for _, outcome := range []string{"done", "done", "failed: away"} {
+		ended, err := audit(t.Context(), s, mysqlpool.Repair{Epoch: 2, By: "Ada", Reason: "drift", Store: holdover.StoreMySQL, Action: "grant", Subject: "x"})
+		if err == nil {
+			err = ended(t.Context(), outcome)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, err := Report(t.Context(), c, []*Stores{s}, o)
+	if err != nil || len(after.Incidents) != 1 || after.Digest == before.Digest {
+		t.Fatalf("%+v, %v", after.Incidents, err)
+	}
+	got := after.Incidents[0]
+	if got.Pod != "pod-a" || got.What != "repair" || got.By != "Ada" || got.Text != "3 changes in mysql (grant): drift; 1 of them were left, failed or are not known" || got.From.IsZero() || got.To.Before(got.From) {
+		t.Errorf("%+v", got)
+	}
+	o.Until = time.Now().Add(-time.Minute)
+	if early, err := Report(t.Context(), c, []*Stores{s}, o); err != nil || len(early.Incidents) != 0 {
+		t.Errorf("before it: %+v, %v", early.Incidents, err)
 	}
 }
 

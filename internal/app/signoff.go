@@ -55,15 +55,25 @@ var ErrNotSigned = errors.New("not signed")
 // SignOptions are somebody's decision.
 type SignOptions struct {
 	As       string
-	Decision string // go or no-go
-	Note     string // why
-	Digest   string // of the report that was read; empty: whatever r has
-	Override string // why it is a go although the report does not pass
+	Decision string         // go or no-go
+	Note     string         // why
+	Digest   string         // of the report that was read; empty: whatever r has
+	Read     *report.Report // that was read, of which r was made again; nil: r is what was read
+	Override string         // why it is a go although the report does not pass
+}
+
+// Remake makes a report that was read again, of its pods and period, from what
+// their MySQLs keep: only that is signed. Of its limits it takes those that can
+// be asked for, so none is looser than the default; baseline and noise are not in
+// it, and are those that it was made with. Who lives now is not looked at.
+func Remake(ctx context.Context, c Config, pods []*Stores, read report.Report, baseline, noise *report.Baseline) (report.Report, error) {
+	return Report(ctx, c, pods, ReportOptions{Since: read.From, Until: read.To, Baseline: baseline, Noise: noise,
+		Limits: report.Limits{MustSee: read.Limits.MustSee, Waived: read.Limits.Waived}})
 }
 
 // Sign records a decision about a report of the pod, with the pod's stage and
-// epoch. A go needs a report that passes and reaches into the present stage, or
-// an override, which is kept in the note.
+// epoch. A go needs a report that passes, with no failure waived, and reaches
+// into the present stage, or an override, which is kept in the note.
 func Sign(ctx context.Context, s *Stores, r report.Report, o SignOptions) (holdover.SignOff, error) {
 	d := holdover.SignOff{Pod: s.Name, Digest: r.Digest, Verdict: string(r.Verdict), Decision: o.Decision, As: strings.TrimSpace(o.As), Note: strings.TrimSpace(o.Note), From: r.From, To: r.To}
 	fence, err := s.MySQL.Fence(ctx)
@@ -71,6 +81,11 @@ func Sign(ctx context.Context, s *Stores, r report.Report, o SignOptions) (holdo
 		return d, err
 	}
 	d.Stage, d.Epoch = fence.Stage, fence.Epoch
+	read := r
+	if o.Read != nil {
+		read = *o.Read
+	}
+	goes := o.Decision == mysqlpool.DecisionGo && o.Override == ""
 	no := func(format string, args ...any) (holdover.SignOff, error) {
 		return d, fmt.Errorf("pod %s: %w: %s", s.Name, ErrNotSigned, fmt.Sprintf(format, args...))
 	}
@@ -80,11 +95,19 @@ func Sign(ctx context.Context, s *Stores, r report.Report, o SignOptions) (holdo
 	case !slices.Contains(r.Pods, s.Name):
 		return no("the report is about %s", strings.Join(r.Pods, ", "))
 	case o.Digest != "" && o.Digest != r.Digest:
-		return no("the data has changed since that report was made: its digest was %s and is %s; read the new one", o.Digest, r.Digest)
-	case o.Decision == mysqlpool.DecisionGo && o.Override == "" && r.Verdict != report.Pass:
-		return no("the report's verdict is %s: %s; a go all the same takes an override with its reason", r.Verdict, failing(r))
-	case o.Decision == mysqlpool.DecisionGo && o.Override == "" && r.To.Before(fence.At):
-		return no("the report ends at %s, before the pod came to %s at %s; a go all the same takes an override with its reason", r.To.Format(time.RFC3339), fence.Stage, fence.At.UTC().Format(time.RFC3339))
+		return no("the data has changed since that report was made: its digest was %s and is %s; read the new one", clip(o.Digest), r.Digest)
+	case read.Digest != r.Digest:
+		return no("the data has changed since that report was made, or the file was edited, or it was made with a baseline that is not given here: the digest in the file is %s, and that of its period in MySQL is now %s; make the report again and read that", clip(read.Digest), r.Digest)
+	case read.Verdict != r.Verdict && (read.Verdict == report.Pass || r.Verdict == report.Fail):
+		return no("the file says %s and its data says %s: the file was edited; make the report again and read that", clip(string(read.Verdict)), r.Verdict)
+	case goes && r.Verdict != report.Pass:
+		return no("the report's verdict is %s: %s; a go all the same takes an override with its reason", r.Verdict, failing(r, false))
+	case goes && read.Verdict != report.Pass:
+		return no("the verdict of the report that was read is %s: %s; a go all the same takes an override with its reason", clip(string(read.Verdict)), failing(read, false))
+	case goes && failing(r, true) != "":
+		return no("a gate that was waived fails: %s; a go all the same takes an override with its reason", failing(r, true))
+	case goes && r.To.Before(fence.At):
+		return no("the report ends at %s, before the pod came to %s at %s; make one that ends later (without an end: at the last full minute), or give an override with its reason", r.To.Format(time.RFC3339), fence.Stage, fence.At.UTC().Format(time.RFC3339))
 	}
 	if o.Override != "" {
 		d.Note += " [override: " + strings.TrimSpace(o.Override) + "]"
@@ -98,11 +121,11 @@ func Sign(ctx context.Context, s *Stores, r report.Report, o SignOptions) (holdo
 	return d, nil
 }
 
-// failing names the gates that are not passed.
-func failing(r report.Report) string {
+// failing names the gates that are not passed, or those that fail and are waived.
+func failing(r report.Report, waived bool) string {
 	var why []string
 	for _, g := range r.Gates {
-		if !g.OK && !g.Waived {
+		if !g.OK && g.Waived == waived && !(waived && g.Verdict != report.Fail) {
 			why = append(why, g.Name+" ("+g.Reason+")")
 		}
 	}

@@ -106,8 +106,14 @@ func (s *story) audit(ctx context.Context, p podStory) (workload.Verdict, error)
 
 // WriteText prints the result for people.
 func (r Result) WriteText(w io.Writer) error {
-	if err := r.Report.WriteText(w); err != nil {
-		return err
+	fmt.Fprintf(w, "the report of all instances, from what MySQL keeps: %s\n", r.Verdict)
+	for _, g := range r.Report.Gates {
+		if !g.OK {
+			fmt.Fprintf(w, "  %s: %s\n", g.Name, g.Reason)
+		}
+	}
+	for _, k := range r.Report.Divergences.Kinds {
+		fmt.Fprintf(w, "  %-16s %6d, %d units\n", k.Kind, k.Count, k.Units)
 	}
 	fmt.Fprintln(w)
 	for _, pod := range r.Pods {

@@ -153,7 +153,7 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 // config is one instance's configuration, as a user would write it.
 func (s *story) config(instance string) app.Config {
 	c := app.Config{
-		Instance: instance, Logger: s.cfg.Logger, Events: s.dir, DefaultTTL: holdTTL(s.cfg.Duration),
+		Instance: instance, Version: "demo", Logger: s.cfg.Logger, Events: s.dir, DefaultTTL: holdTTL(s.cfg.Duration),
 		Flags: app.FlagsConfig{File: s.flagFile(), Poll: 100 * time.Millisecond},
 		Timing: app.Timing{
 			Call: callTime, Mirror: 250 * time.Millisecond, GiveBackWindow: window, Recheck: recheck, Sweep: 250 * time.Millisecond,

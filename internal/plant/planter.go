@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"holdover"
@@ -76,7 +77,7 @@ func New(cfg Config) (*Planter, error) {
 	if cfg.Alone == nil {
 		cfg.Alone = func(ctx context.Context, do func(context.Context) error) (bool, error) { return true, do(ctx) }
 	}
-	return &Planter{cfg: cfg}, nil
+	return &Planter{cfg: cfg, next: rand.IntN(len(plantings))}, nil // instances don't all begin with the same
 }
 
 // firstPlant bounds how long after its start a planter waits for the first time.

@@ -51,7 +51,7 @@ func (r *run) config(c Case, instance, mutant string) app.Config {
 			ReaperGrace: time.Second, Heartbeat: 200 * time.Millisecond, Dwell: 500 * time.Millisecond, Drive: 200 * time.Millisecond,
 			VerifyEvery: -1, // at the end, by the trial
 		},
-		Compare: app.CompareConfig{RollupEvery: 5 * time.Second, FlushEvery: time.Second, SelftestEvery: max(r.cfg.Duration/30, time.Second)},
+		Compare: app.CompareConfig{RollupEvery: 5 * time.Second, FlushEvery: time.Second, SelftestEvery: max(r.cfg.Duration/100, 200*time.Millisecond)},
 		Pool:    app.PoolConfig{Cap: 200, LockWait: time.Second},
 		Pods: []app.PodConfig{{
 			Name: c.Name, Shops: []string{fmt.Sprintf("%d-%d", firstShop, lastShop), fmt.Sprint(reservedShop)}, ReservedShop: reservedShop,
@@ -65,7 +65,7 @@ func (r *run) config(c Case, instance, mutant string) app.Config {
 const shownSamples = 3
 
 // tailRate: a tail shows in tens of thousands of calls.
-const tailRate = 8
+const tailRate = 6
 
 // duration is how long buyers come in a case.
 func (r *run) duration(c Case) time.Duration {

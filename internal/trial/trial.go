@@ -26,7 +26,7 @@ type Config struct {
 	Duration  time.Duration // of the traffic of each case; 60 s
 	Cases     []string      // names of Cases; all
 	Instances int           // of each pod; 4
-	Rate      float64       // arrivals a second; 80
+	Rate      float64       // arrivals a second; 100
 	Seed      uint64        // of the traffic
 	Baskets   []workload.Basket
 	Limits    report.Limits // of the reports
@@ -96,7 +96,7 @@ type run struct {
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	cfg.Duration = cmp.Or(cfg.Duration, time.Minute)
 	cfg.Instances = cmp.Or(cfg.Instances, 4)
-	cfg.Rate = cmp.Or(cfg.Rate, 80)
+	cfg.Rate = cmp.Or(cfg.Rate, 100)
 	if cfg.Progress == nil {
 		cfg.Progress = io.Discard
 	}
