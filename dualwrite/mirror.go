@@ -32,6 +32,7 @@ func (f *Facade) mirrorGrant(v *view, o record, g holdover.Grant) {
 				return err
 			case h.State != holdover.StateHeld:
 				o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeShed, "the hold had ended before it was mirrored: "+h.State.String()
+				f.noteDebt(ctx, g.Hold) // whoever ended it sees by that that the grant came, see judgeMissed
 			}
 			o.MySQL.State = h.State
 			o.noteMove(f.view.Load().Epoch)
@@ -62,8 +63,9 @@ func (f *Facade) mirrorEnd(v *view, o record, h holdover.Hold) {
 			if !h.Again || !known.Again {
 				o.noteExpiry(h, known)
 				o.noteMove(f.view.Load().Epoch)
-				f.noteMissed(ctx, &o, h, known)
-				f.observe(o)
+				if f.noteMissed(ctx, &o, h, known) {
+					f.observe(o)
+				}
 			}
 			return nil
 		},

@@ -10,10 +10,11 @@ import (
 // noteMissed looks whether MySQL had followed the hold until it heard of its end:
 // an end heals what was lost before, so that this is the last moment at which it
 // shows. Either MySQL never had the hold, or Redis had ended it long ago and MySQL
-// still had it when its own reaper came.
-func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdover.Hold) {
+// still had it when its own reaper came. It reports whether o is ready to be told;
+// else it will be: a hold that ended soon after its grant may only have overtaken it.
+func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdover.Hold) (ready bool) {
 	if o.Stage != holdover.StageShadow || o.MySQL.Outcome != holdover.OutcomeGranted {
-		return
+		return true
 	}
 	text := ""
 	switch {
@@ -22,19 +23,36 @@ func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdove
 	case o.Op == holdover.OpExpire && redis.Again && !mysql.Again && time.Since(mysql.ExpiresAt) >= f.cfg.ReaperGrace:
 		text = "mysql still had the hold: its end in redis never came there"
 	default:
-		return
+		return true
 	}
-	if owes, err := f.mysql.Owes(ctx, o.Token); err == nil && owes {
-		return // MySQL said that it could not take it, which was told then
+	if mysql.Missing && time.Since(redis.GrantedAt) < f.cfg.LaneLag && len(o.Evidence) == 0 {
+		select {
+		case f.rechecks <- recheck{o: *o, next: time.Now().Add(f.cfg.LaneLag), missed: text}:
+			return false
+		default:
+			o.Marks |= holdover.MarkUndecided
+			notCompared(o, holdover.OutcomeShed, "too many differences are waiting for their re-check")
+			return true
+		}
+	}
+	f.judgeMissed(ctx, o, text)
+	return true
+}
+
+// judgeMissed tells what MySQL missed, unless it knows the hold after all: as one
+// that it could not take, which was told then, or whose grant came after its end.
+func (f *Facade) judgeMissed(ctx context.Context, o *record, text string) {
+	owes, err := f.mysql.Owes(ctx, o.Token)
+	switch {
+	case err != nil:
+		o.Marks |= holdover.MarkUndecided
+		notCompared(o, holdover.OutcomeError, "re-check failed: "+err.Error())
+		return
+	case owes:
+		return
 	}
 	f.noteLostBefore(o)
-	switch {
-	case len(o.Evidence) > 0:
-	case mysql.Missing && time.Since(redis.GrantedAt) < f.cfg.LaneLag:
-		o.Marks |= holdover.MarkUndecided
-		notCompared(o, holdover.OutcomeShed, "the hold ended so soon that its grant may have been on its way to mysql")
-		return
-	case f.lagging(ctx):
+	if len(o.Evidence) == 0 && f.lagging(ctx) {
 		o.evidence(holdover.EvidenceMirrorLost).Cause = "an instance has mirror work that is late or was lost"
 	}
 	o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeRefused, text
@@ -51,8 +69,9 @@ func (f *Facade) clearAndLook(v *view, o record, redis, mysql holdover.Hold) {
 		shed: func() { notCompared(&o, holdover.OutcomeShed, laneFull); tell() },
 		run: func(ctx context.Context) error {
 			err := f.carryEnd(ctx, mysql)
-			f.noteMissed(ctx, &o, redis, mysql)
-			tell()
+			if f.noteMissed(ctx, &o, redis, mysql) {
+				tell()
+			}
 			return err
 		},
 	})

@@ -8,6 +8,11 @@ import (
 	"holdover"
 )
 
+// agreeLooks is how often in a row the stores must agree about an item before a
+// difference was lag: where buyers come and go, a lasting one looks like agreement
+// now and then.
+const agreeLooks = 3
+
 // recheck is a difference that may be nothing but lag: one store has the units
 // of an end or a grant already, the other not yet.
 type recheck struct {
@@ -16,7 +21,10 @@ type recheck struct {
 	next  time.Time
 	seen  []holdover.ItemSides         // at the last look
 	since time.Time                    // since when it looks the same
-	equal map[int64]holdover.ItemSides // items, as they were seen equal in both stores
+	equal map[int64]holdover.ItemSides // items, as they were seen equal in both stores, agreeLooks times in a row
+	agree map[int64]int                // looks in a row at which they were
+
+	missed string // of an end: what MySQL seems to have missed, see noteMissed
 }
 
 // settle observes equal answers at once, and so those that can't be compared;
@@ -33,7 +41,7 @@ func (f *Facade) settle(v *view, o record) {
 		return
 	}
 	select {
-	case f.rechecks <- recheck{o: o, next: time.Now().Add(f.cfg.RecheckEvery), equal: make(map[int64]holdover.ItemSides)}:
+	case f.rechecks <- recheck{o: o, next: time.Now().Add(f.cfg.RecheckEvery), equal: make(map[int64]holdover.ItemSides), agree: make(map[int64]int)}:
 	default:
 		o.Marks |= holdover.MarkUndecided
 		notCompared(&o, holdover.OutcomeShed, "too many differences are waiting for their re-check")
@@ -113,13 +121,20 @@ func (f *Facade) recheckLoop(ctx context.Context) {
 func (f *Facade) lookAgain(ctx context.Context, r *recheck) bool {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.LaneTimeout)
 	defer cancel()
+	if r.missed != "" {
+		f.judgeMissed(ctx, &r.o, r.missed)
+		f.observe(r.o)
+		return true
+	}
 	r.tries++
 	r.next = time.Now().Add(f.cfg.RecheckEvery)
 	items := itemsOf(r.o.Lines)
 	seen, err := f.bothSides(ctx, r.o.Shop, items)
 	if err == nil {
 		for _, s := range seen {
-			if s.Redis == agreed(s) {
+			if s.Redis != agreed(s) {
+				r.agree[s.Item] = 0
+			} else if r.agree[s.Item]++; r.agree[s.Item] >= agreeLooks {
 				r.equal[s.Item] = s
 			}
 		}

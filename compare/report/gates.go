@@ -38,7 +38,7 @@ func (r *Report) judge(in Input, s *sum) error {
 		g.OK = g.Verdict == Pass
 		family, _, _ := strings.Cut(g.Name, ":")
 		g.Waived = slices.Contains(r.Limits.Waived, g.Name) || slices.Contains(r.Limits.Waived, family)
-		if !g.Waived {
+		if !g.Waived || g.Verdict == Fail { // a waiver excuses what could not be judged, and no failure
 			r.Verdict = worst(r.Verdict, g.Verdict)
 		}
 	}
@@ -178,7 +178,26 @@ func (r *Report) budgets() (gates []Gate) {
 		}
 		gates = append(gates, g)
 	}
-	return gates
+	return append(gates, r.budgetOfAll())
+}
+
+// budgetOfAll bounds all explanations together: several kinds, each within its
+// own budget, can hide as much as one.
+func (r *Report) budgetOfAll() Gate {
+	var n uint64
+	for _, k := range r.Divergences.Kinds {
+		var kind compare.Kind
+		if err := kind.UnmarshalText([]byte(k.Kind)); err == nil && kind.Explained() {
+			n += k.Count
+		}
+	}
+	allowed := r.Limits.BudgetAll.allows(r.Divergences.Eligible)
+	g := Gate{Name: "budget:all", Unit: unitCount, Value: float64(n), Threshold: float64(allowed), N: r.Divergences.Eligible,
+		Verdict: Pass, Reason: fmt.Sprintf("%d explained in all, %d allowed", n, allowed)}
+	if n > allowed {
+		g.Verdict, g.Reason = Fail, fmt.Sprintf("%d differences are explained in all, more than the %d that may be", n, allowed)
+	}
+	return g
 }
 
 // verification asks for the newest one of each pod: clean, and young.
@@ -227,6 +246,11 @@ func (r *Report) panics(s *sum) Gate {
 
 func (r *Report) instances(in Input) Gate {
 	who := absent(r.Instances, in.Instances, r.Pods, r.To.Add(-r.Limits.MaxGap))
+	for _, pod := range r.Pods {
+		if stage, _, ok := r.ends(pod); in.Instances != nil && in.Instances[pod] == nil && ok && stage.Dual() {
+			who = append(who, "which instances of "+pod+" live is not known: its Redis did not answer")
+		}
+	}
 	g := Gate{Name: "instances", Unit: unitCount, Value: float64(len(who)), N: uint64(len(r.Instances)), Verdict: Pass,
 		Reason: fmt.Sprintf("all %d runs reported to their end, or to the end of the period", len(r.Instances))}
 	switch {

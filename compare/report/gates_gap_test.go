@@ -190,8 +190,8 @@ func TestUndecided(t *testing.T) {
 		reason    string
 	}{
 		{0, report.Limits{}, report.Pass, "every difference could be judged"},
-		{360, report.Limits{}, report.Pass, "360 differences never stood still long enough to be judged, 360 allowed"}, // 0.002 of 180000
-		{361, report.Limits{}, report.NoVerdict, "361 differences never stood still"},
+		{90, report.Limits{}, report.Pass, "90 differences never stood still long enough to be judged, 90 allowed"}, // 0.0005 of 180000
+		{91, report.Limits{}, report.NoVerdict, "91 differences never stood still"},
 		{5, report.Limits{UndecidedShare: 1e-9}, report.Pass, "5 allowed"},
 		{6, report.Limits{UndecidedShare: 1e-9}, report.NoVerdict, "5 allowed"},
 	} {

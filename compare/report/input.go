@@ -93,6 +93,8 @@ type Limits struct {
 	UnexplainedRate float64 `json:"unexplained_rate"`
 	// Budget is the budget of each kind that Budgets does not name; 100 or 5 %.
 	Budget Budget `json:"budget"`
+	// BudgetAll bounds the explained divergences of all kinds together; 200 or 10 %.
+	BudgetAll Budget `json:"budget_all"`
 	// Budgets overrides Budget by the name of the kind.
 	Budgets map[string]Budget `json:"budgets,omitempty"`
 	// VerifiedWithin is how old the newest verification of a pod may be at the
@@ -103,7 +105,7 @@ type Limits struct {
 	// rollup may be back; 5 min.
 	MaxGap time.Duration `json:"max_gap_ns"`
 	// UndecidedFloor and UndecidedShare bound the differences that never stood still
-	// long enough to be judged, by the larger of the two; 5, and 0.002 of the
+	// long enough to be judged, by the larger of the two; 5, and 0.0005 of the
 	// eligible observations.
 	UndecidedFloor uint64  `json:"undecided_floor"`
 	UndecidedShare float64 `json:"undecided_share"`
@@ -127,8 +129,9 @@ func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.MinOperation, 20)
 	setDefault(&l.UnexplainedRate, 1e-3)
 	setDefault(&l.Budget, Budget{Floor: 100, Share: 0.05})
+	setDefault(&l.BudgetAll, Budget{Floor: 200, Share: 0.1})
 	setDefault(&l.UndecidedFloor, 5)
-	setDefault(&l.UndecidedShare, 0.002)
+	setDefault(&l.UndecidedShare, 0.0005)
 	setDefault(&l.VerifiedWithin, 24*time.Hour)
 	setDefault(&l.MaxGap, 5*time.Minute)
 	setDefault(&l.SlowerBy, 0.1)
@@ -165,6 +168,11 @@ func (l Limits) withDefaults() (Limits, error) {
 			bad("budgets "+name, b.Share, "must be a share between 0 and 1")
 		}
 	}
+	for _, name := range l.Waived {
+		if family, _, _ := strings.Cut(name, ":"); !slices.Contains(gateFamilies, family) {
+			bad("waived", name, "is not a gate: want some of "+strings.Join(gateFamilies, ", "))
+		}
+	}
 	for _, name := range l.MustSee {
 		if !slices.Contains(compare.StratumNames(), name) {
 			bad("must_see", name, "is not a stratum: want some of "+strings.Join(compare.StratumNames(), ", "))
@@ -173,6 +181,11 @@ func (l Limits) withDefaults() (Limits, error) {
 		}
 	}
 	return l, errors.Join(errs...)
+}
+
+// gateFamilies are the gates by the first part of their names.
+var gateFamilies = []string{
+	"unexplained", "unexplained-rate", "coverage", "budget", "verification", "selftest", "undecided", "exercised", "panics", "instances", "gaps", "latency",
 }
 
 // budget is the budget of one kind.
