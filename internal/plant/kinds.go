@@ -228,9 +228,11 @@ func (p *Planter) expirySkew(ctx context.Context, _ holdover.Fence) error {
 				p.cfg.Comparator.Expect(token, compare.KindExpirySkew)
 				close(begun)
 			})
-			pause(ctx, time.Until(h.ExpiresAt)+10*time.Millisecond)
+			// A moment early, so that no reaper of MySQL's comes first and asks Redis.
+			pause(ctx, time.Until(h.ExpiresAt)-50*time.Millisecond)
 			h.State = holdover.StateExpired
 			_, err = p.cfg.MySQL.Apply(ctx, h)
+			pause(ctx, time.Until(h.ExpiresAt)+10*time.Millisecond)
 		}
 		return errors.Join(err, do(ctx))
 	})

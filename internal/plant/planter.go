@@ -190,7 +190,7 @@ func (p *Planter) plant(ctx context.Context, s planting) (planted bool, err erro
 	if err != nil || !fence.Stage.Dual() {
 		return false, nil // there is nothing to compare
 	}
-	moved := false
+	moved, stopping := false, ctx
 	alone, err := p.cfg.Alone(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 		defer cancel()
@@ -200,7 +200,8 @@ func (p *Planter) plant(ctx context.Context, s planting) (planted bool, err erro
 		p.cfg.Comparator.HoldPlants()
 		err := s.plant(p, ctx, fence)
 		now, agreedErr := p.cfg.Facade.Agreed()
-		moved = agreedErr != nil || now.Epoch != fence.Epoch // it was arranged for the stage before
+		// It was arranged for the stage before; or the process ends, and nobody waits for it.
+		moved = agreedErr != nil || now.Epoch != fence.Epoch || stopping.Err() != nil
 		p.cfg.Comparator.TakePlants(!moved)
 		if err != nil && !moved {
 			return fmt.Errorf("plant %s in %s: %w", s.kind, fence.Stage, err)
