@@ -20,14 +20,16 @@ func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdove
 	switch {
 	case mysql.Missing:
 		text = "mysql did not have the hold: its grant never came there"
-	case o.Op == holdover.OpExpire && redis.Again && !mysql.Again && time.Since(mysql.ExpiresAt) >= f.cfg.ReaperGrace:
+	case o.Op == holdover.OpExpire && redis.State == holdover.StateReleased && redis.Again && !mysql.Again && time.Since(mysql.ExpiresAt) >= f.cfg.LaneLag+seenLate:
+		// An expiry that MySQL lacks is what its own reaper is for. A release came
+		// before the expiry: by now its mirror work would be known to be late.
 		text = "mysql still had the hold: its end in redis never came there"
 	default:
 		return true
 	}
 	if mysql.Missing && time.Since(redis.GrantedAt) < f.cfg.LaneLag && len(o.Evidence) == 0 {
 		select {
-		case f.rechecks <- recheck{o: *o, next: time.Now().Add(f.cfg.LaneLag), missed: text}:
+		case f.rechecks <- recheck{o: *o, next: time.Now().Add(f.cfg.LaneLag + seenLate), missed: text}:
 			return false
 		default:
 			o.Marks |= holdover.MarkUndecided
@@ -38,6 +40,9 @@ func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdove
 	f.judgeMissed(ctx, o, text)
 	return true
 }
+
+// seenLate is how long it may take until late mirror work shows in a heartbeat.
+const seenLate = time.Second
 
 // judgeMissed tells what MySQL missed, unless it knows the hold after all: as one
 // that it could not take, which was told then, or whose grant came after its end.

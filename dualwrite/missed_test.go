@@ -29,7 +29,7 @@ func (d deafMySQL) Apply(ctx context.Context, h holdover.Hold) (holdover.Hold, e
 func missing(t *testing.T, state holdover.State) (*rig, *recorder, *atomic.Bool) {
 	deaf := new(atomic.Bool)
 	r, rec := observed(t, holdover.StageShadow, 5, func(c *dualwrite.Config) {
-		c.MySQL, c.ReaperGrace, c.LaneLag = deafMySQL{c.MySQL, state, deaf}, 300*time.Millisecond, time.Second
+		c.MySQL, c.ReaperGrace, c.LaneLag = deafMySQL{c.MySQL, state, deaf}, 2500*time.Millisecond, time.Second
 	})
 	return r, rec, deaf
 }
