@@ -27,6 +27,10 @@ func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdove
 	default:
 		return true
 	}
+	if since := f.view.Load().dualSince; mysql.Missing && !since.IsZero() && redis.GrantedAt.Before(since.Add(beginning)) {
+		p := o.evidence(holdover.EvidencePreShadow)
+		p.GrantedAt, p.DualSince = redis.GrantedAt, since.Add(beginning)
+	}
 	if mysql.Missing && time.Since(redis.GrantedAt) < f.cfg.LaneLag && len(o.Evidence) == 0 {
 		select {
 		case f.rechecks <- recheck{o: *o, next: time.Now().Add(f.cfg.LaneLag + seenLate), missed: text}:
@@ -40,6 +44,10 @@ func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdove
 	f.judgeMissed(ctx, o, text)
 	return true
 }
+
+// beginning is how long after the time in the fence Redis may still grant under the
+// agreement before it: the time is taken first, and the fence written then.
+const beginning = time.Second
 
 // seenLate is how long it may take until late mirror work shows in a heartbeat.
 const seenLate = time.Second

@@ -155,7 +155,7 @@ func printVerdictOf(w io.Writer, r report.Report) {
 	var not []report.Gate
 	for _, g := range r.Gates {
 		switch {
-		case g.Waived:
+		case g.Waived && g.Verdict != report.Fail:
 			continue
 		case g.OK:
 			passed++

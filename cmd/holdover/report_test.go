@@ -267,7 +267,7 @@ func TestSignWhatWasRead(t *testing.T) {
 	for _, decision := range []string{"go", "no-go"} {
 		sign(3, []string{"the file says pass and its data says fail"}, verdict, decision)
 	}
-	waived, _ := made(0, "waived.json", "--waive", "unexplained,unexplained-rate")
+	waived, _ := made(3, "waived.json", "--waive", "unexplained,unexplained-rate")
 	sign(3, []string{"a gate that was waived fails: unexplained ("}, waived, "go")
 	sign(3, []string{"verdict is fail"}, file, "go")
 	if out := s.want(0, nil, "report", "signs").out; strings.Count(out, "GO by") != 3 {

@@ -100,12 +100,12 @@ func Sign(ctx context.Context, s *Stores, r report.Report, o SignOptions) (holdo
 		return no("the data has changed since that report was made, or the file was edited, or it was made with a baseline that is not given here: the digest in the file is %s, and that of its period in MySQL is now %s; make the report again and read that", clip(read.Digest), r.Digest)
 	case read.Verdict != r.Verdict && (read.Verdict == report.Pass || r.Verdict == report.Fail):
 		return no("the file says %s and its data says %s: the file was edited; make the report again and read that", clip(string(read.Verdict)), r.Verdict)
+	case goes && failing(r, true) != "":
+		return no("a gate that was waived fails: %s; a go all the same takes an override with its reason", failing(r, true))
 	case goes && r.Verdict != report.Pass:
 		return no("the report's verdict is %s: %s; a go all the same takes an override with its reason", r.Verdict, failing(r, false))
 	case goes && read.Verdict != report.Pass:
 		return no("the verdict of the report that was read is %s: %s; a go all the same takes an override with its reason", clip(string(read.Verdict)), failing(read, false))
-	case goes && failing(r, true) != "":
-		return no("a gate that was waived fails: %s; a go all the same takes an override with its reason", failing(r, true))
 	case goes && r.To.Before(fence.At):
 		return no("the report ends at %s, before the pod came to %s at %s; make one that ends later (without an end: at the last full minute), or give an override with its reason", r.To.Format(time.RFC3339), fence.Stage, fence.At.UTC().Format(time.RFC3339))
 	}
