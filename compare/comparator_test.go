@@ -318,7 +318,7 @@ func TestConfigIsChecked(t *testing.T) {
 
 func TestRotatedFilesAreReadTogether(t *testing.T) {
 	dir := t.TempDir()
-	c := start(t, Config{Path: filepath.Join(dir, "events.jsonl"), MaxSizeMB: 1, QueueLen: 1 << 16})
+	c := start(t, Config{Path: filepath.Join(dir, "events.jsonl"), MaxSizeMB: 1, QueueLen: 1 << 16, CloseTimeout: time.Minute})
 	o := seen(holdover.StageShadow, holdover.OpReserve, granted, refused)
 	o.Redis.Err = strings.Repeat("x", 250)
 	for range 3000 { // more than 1 MB of events
