@@ -27,13 +27,9 @@ func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdove
 	default:
 		return true
 	}
-	if since := f.view.Load().dualSince; mysql.Missing && !since.IsZero() && redis.GrantedAt.Before(since.Add(beginning)) {
-		p := o.evidence(holdover.EvidencePreShadow)
-		p.GrantedAt, p.DualSince = redis.GrantedAt, since.Add(beginning)
-	}
 	if mysql.Missing && time.Since(redis.GrantedAt) < f.cfg.LaneLag && len(o.Evidence) == 0 {
 		select {
-		case f.rechecks <- recheck{o: *o, next: time.Now().Add(f.cfg.LaneLag + seenLate), missed: text}:
+		case f.rechecks <- recheck{o: *o, next: time.Now().Add(f.cfg.LaneLag + seenLate), missed: text, granted: redis.GrantedAt}:
 			return false
 		default:
 			o.Marks |= holdover.MarkUndecided
@@ -41,7 +37,7 @@ func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdove
 			return true
 		}
 	}
-	f.judgeMissed(ctx, o, text)
+	f.judgeMissed(ctx, o, text, redis.GrantedAt)
 	return true
 }
 
@@ -54,7 +50,7 @@ const seenLate = time.Second
 
 // judgeMissed tells what MySQL missed, unless it knows the hold after all: as one
 // that it could not take, which was told then, or whose grant came after its end.
-func (f *Facade) judgeMissed(ctx context.Context, o *record, text string) {
+func (f *Facade) judgeMissed(ctx context.Context, o *record, text string, granted time.Time) {
 	owes, err := f.mysql.Owes(ctx, o.Token)
 	switch {
 	case err != nil:
@@ -65,6 +61,10 @@ func (f *Facade) judgeMissed(ctx context.Context, o *record, text string) {
 		return
 	}
 	f.noteLostBefore(o)
+	if since := f.view.Load().dualSince; len(o.Evidence) == 0 && !since.IsZero() && granted.Before(since.Add(beginning)) {
+		p := o.evidence(holdover.EvidencePreShadow)
+		p.GrantedAt, p.DualSince = granted, since.Add(beginning)
+	}
 	if len(o.Evidence) == 0 && f.lagging(ctx) {
 		o.evidence(holdover.EvidenceMirrorLost).Cause = "an instance has mirror work that is late or was lost"
 	}

@@ -31,6 +31,8 @@ func missing(t *testing.T, state holdover.State) (*rig, *recorder, *atomic.Bool)
 	r, rec := observed(t, holdover.StageShadow, 5, func(c *dualwrite.Config) {
 		c.MySQL, c.ReaperGrace, c.LaneLag = deafMySQL{c.MySQL, state, deaf}, 2500*time.Millisecond, time.Second
 	})
+	began := time.Now()
+	eventually(t, "dual writing began more than a second ago", func() bool { return time.Since(began) > 1200*time.Millisecond })
 	return r, rec, deaf
 }
 

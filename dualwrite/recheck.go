@@ -24,7 +24,8 @@ type recheck struct {
 	equal map[int64]holdover.ItemSides // items, as they were seen equal in both stores, agreeLooks times in a row
 	agree map[int64]int                // looks in a row at which they were
 
-	missed string // of an end: what MySQL seems to have missed, see noteMissed
+	missed  string    // of an end: what MySQL seems to have missed, see noteMissed
+	granted time.Time // then: when Redis granted the hold
 }
 
 // settle observes equal answers at once, and so those that can't be compared;
@@ -122,7 +123,7 @@ func (f *Facade) lookAgain(ctx context.Context, r *recheck) bool {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.LaneTimeout)
 	defer cancel()
 	if r.missed != "" {
-		f.judgeMissed(ctx, &r.o, r.missed)
+		f.judgeMissed(ctx, &r.o, r.missed, r.granted)
 		f.observe(r.o)
 		return true
 	}
