@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"holdover/internal/calibrate"
-	"holdover/internal/workload"
 )
 
 type calibrateCmd struct {
@@ -30,13 +29,8 @@ func (cmd *calibrateCmd) Run(e *env) (err error) {
 		return err
 	}
 	if cmd.Baskets != "" {
-		file, err := os.Open(cmd.Baskets)
-		if err != nil {
-			return usage("baskets: %w", err)
-		}
-		defer file.Close()
-		if cfg.Baskets, err = workload.ReadBaskets(file); err != nil {
-			return usage("baskets %s: %w", cmd.Baskets, err)
+		if cfg.Baskets, err = readBaskets(cmd.Baskets); err != nil {
+			return err
 		}
 	}
 	result, err := calibrate.Run(e.ctx, cfg)

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"holdover/compare/report"
 	"holdover/internal/demo"
-	"holdover/internal/workload"
 )
 
 type demoCmd struct {
@@ -40,13 +38,9 @@ func (cmd *demoCmd) Run(e *env) error {
 		cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, nil))
 	}
 	if cmd.Baskets != "" {
-		file, err := os.Open(cmd.Baskets)
-		if err != nil {
-			return usage("baskets: %w", err)
-		}
-		defer file.Close()
-		if cfg.Baskets, err = workload.ReadBaskets(io.Reader(file)); err != nil {
-			return usage("baskets %s: %w", cmd.Baskets, err)
+		var err error
+		if cfg.Baskets, err = readBaskets(cmd.Baskets); err != nil {
+			return err
 		}
 	}
 	result, err := demo.Run(e.ctx, cfg)

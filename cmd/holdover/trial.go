@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"holdover/internal/trial"
-	"holdover/internal/workload"
 )
 
 // trialFlags are those of selftest --verdicts.
@@ -31,13 +29,9 @@ func (cmd *selftestCmd) verdicts(e *env) error {
 		cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, nil))
 	}
 	if cmd.Baskets != "" {
-		file, err := os.Open(cmd.Baskets)
-		if err != nil {
-			return usage("baskets: %w", err)
-		}
-		defer file.Close()
-		if cfg.Baskets, err = workload.ReadBaskets(file); err != nil {
-			return usage("baskets %s: %w", cmd.Baskets, err)
+		var err error
+		if cfg.Baskets, err = readBaskets(cmd.Baskets); err != nil {
+			return err
 		}
 	}
 	if cmd.Duration < time.Minute {
