@@ -3,6 +3,7 @@ package holdover
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -66,6 +67,25 @@ func (e *OutOfStockError) Error() string {
 		parts[i] = fmt.Sprintf("item %d %s: %d wanted, %d left", s.Item, where, s.Want, s.Left)
 	}
 	return fmt.Sprintf("out of stock in %s, shop %d: %s", e.Store, e.Shop, strings.Join(parts, "; "))
+}
+
+// Items are those that are short.
+func (e *OutOfStockError) Items() []int64 {
+	items := make([]int64, len(e.Short))
+	for i, s := range e.Short {
+		items[i] = s.Item
+	}
+	return items
+}
+
+// IsOutdated reports whether stocks, read after the refusal, have enough for
+// every shortage: units came back meanwhile, and asking again may grant.
+func (e *OutOfStockError) IsOutdated(stocks []Stock) bool {
+	return !slices.ContainsFunc(e.Short, func(s Shortage) bool {
+		return !slices.ContainsFunc(stocks, func(st Stock) bool {
+			return st.Item == s.Item && st.Group == s.Group && st.Free() >= s.Want
+		})
+	})
 }
 
 // Unwrap makes it match ErrOutOfStock.

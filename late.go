@@ -80,9 +80,10 @@ func (l LateClaims) AfterClaim(ctx context.Context, shop int64, token Token, lin
 	switch {
 	case lookErr != nil:
 		return res, lookErr
-	case h.State != StateExpired || h.Shop != shop || len(h.Lines) == 0:
+	case h.State != StateExpired && h.State != StateHeld || h.Shop != shop || len(h.Lines) == 0:
 		return res, err
 	}
+	h.State = StateExpired // the claim was told so; a store that still has it as held is about to follow
 	res.Hold = h
 	part, partErr := h.PartOf(lines)
 	if partErr != nil {

@@ -1,6 +1,8 @@
 package dualwrite_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -124,4 +126,47 @@ func TestLateClaimMayBePending(t *testing.T) {
 	wantLate(t, "the repeat", claimOn(r.f, r.shop, token), token)
 	r.calm(t)
 	r.conserved(t, r.shop, 1, 1, 0, 1)
+}
+
+// TestLateClaimBeforeMySQLHasFollowed: in mysql the hold has expired in Redis, and
+// MySQL has it as held still. The claim is late all the same: it takes the unit
+// again, or says that another buyer has it.
+func TestLateClaimBeforeMySQLHasFollowed(t *testing.T) {
+	for _, sold := range []bool{false, true} {
+		t.Run(fmt.Sprint("sold to another ", sold), func(t *testing.T) {
+			s, faults := newStores(t), &faults{}
+			f := newFacade(t, s, wrap(faults), nobodyDrains)
+			reach(t, f, holdover.StageMySQL)
+			shop, token := newShop(), holdover.NewToken()
+			s.load(t, shop, map[[2]int64]int64{{1, 1}: 1})
+			q := request(shop, token, line(1, 1))
+			q.TTL = 100 * time.Millisecond
+			if _, err := f.Reserve(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+			faults.inject(mysqlOps("Apply"), refused)
+			eventually(t, "redis has ended it, and mysql was away", func() bool {
+				_ = f.SweepOnce(t.Context())
+				h, err := s.redis.Lookup(t.Context(), token)
+				return err == nil && h.State == holdover.StateExpired
+			})
+			if h, err := s.mysql.Lookup(t.Context(), token); err != nil || h.State != holdover.StateHeld {
+				t.Fatalf("mysql has it as %s (%v), want held", h.State, err)
+			}
+			faults.heal()
+			if sold {
+				if _, err := f.Reserve(t.Context(), request(shop, holdover.NewToken(), line(1, 1))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := claimOn(f, shop, token)
+			var late *holdover.LateClaimError
+			switch {
+			case sold && !errors.As(got.err, &late):
+				t.Errorf("told %v, want that the unit is another's", got)
+			case !sold:
+				wantLate(t, "the claim", got, token)
+			}
+		})
+	}
 }

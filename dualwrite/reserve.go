@@ -150,14 +150,16 @@ func (f *Facade) granted(v *view, by holdover.Store, g holdover.Grant, err error
 }
 
 // voteRedis asks Redis; on a refusal it expires what is due for these items and
-// asks once more, so that nobody is refused for a hold that has run out. When the
+// asks once more, so that nobody is refused for a hold that has run out: also when
+// nothing was due, because somebody else may have expired it just now. When the
 // agreement has moved meanwhile nothing can be expired under the old one: the
 // second vote is refused as stale, and the call goes on in the new stage.
 func (f *Facade) voteRedis(ctx context.Context, v *view, a *attempt, r holdover.Request) (holdover.Grant, error) {
 	first := !a.askedRedis
 	a.askedRedis = true
 	g, err := f.redis.Vote(ctx, a.ticket(v), r)
-	if errors.Is(err, holdover.ErrOutOfStock) && (f.expireDue(ctx, v, f.redis, r) || f.view.Load() != v) {
+	if errors.Is(err, holdover.ErrOutOfStock) {
+		f.expireDue(ctx, v, f.redis, r)
 		g, err = f.redis.Vote(ctx, a.ticket(v), r)
 	}
 	a.unsureRedis = a.unsureRedis || err != nil && !saidNo(err)
@@ -174,7 +176,9 @@ func saidNo(err error) bool {
 }
 
 // voteMySQL asks MySQL, and once more after expiring what is due, as voteRedis, and
-// after making up for the ends that it lacks.
+// after making up for the ends that it lacks. When there was none of them a look
+// without a lock says whether somebody else has done it: a second vote on what is
+// sold out would hold up the others.
 func (f *Facade) voteMySQL(ctx context.Context, v *view, a *attempt, r holdover.Request, journal bool) (holdover.Grant, error) {
 	first := !a.askedMySQL
 	a.askedMySQL = true
@@ -185,10 +189,15 @@ func (f *Facade) voteMySQL(ctx context.Context, v *view, a *attempt, r holdover.
 		})
 	}
 	g, err := ask()
-	if errors.Is(err, holdover.ErrOutOfStock) {
+	var short *holdover.OutOfStockError
+	if errors.As(err, &short) {
 		ended, waitErr := waitMySQL(ctx, f, v, "free what has ended", r.Token, func(ctx context.Context) (bool, error) {
 			followed := f.followOwed(ctx, r.Shop, itemsOf(r.Lines))
-			return f.expireDue(ctx, v, f.mysql, r) || followed, nil
+			if f.expireDue(ctx, v, f.mysql, r) || followed {
+				return true, nil
+			}
+			stocks, err := f.mysql.Probe(ctx, r.Shop, short.Items())
+			return err == nil && short.IsOutdated(stocks), nil
 		})
 		switch {
 		case errors.Is(waitErr, holdover.ErrStale):

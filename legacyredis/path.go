@@ -136,10 +136,11 @@ func (p *Path) reserve(ctx context.Context, r holdover.Request) (holdover.Result
 func (p *Path) vote(ctx context.Context, r holdover.Request) (holdover.Grant, error) {
 	grant, err := p.store.Vote(ctx, holdover.Ticket{}, r)
 	for round := 0; round < lazyRounds && errors.Is(err, holdover.ErrOutOfStock); round++ {
-		if p.expireFor(ctx, r) == 0 {
+		ended := p.expireFor(ctx, r)
+		grant, err = p.store.Vote(ctx, holdover.Ticket{}, r)
+		if ended == 0 { // the second vote tells what somebody else has ended meanwhile
 			break
 		}
-		grant, err = p.store.Vote(ctx, holdover.Ticket{}, r)
 	}
 	return grant, err
 }

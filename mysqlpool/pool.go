@@ -72,11 +72,11 @@ func (p *Pool) vote(ctx context.Context, r holdover.Request) (holdover.Grant, er
 	var short *holdover.OutOfStockError
 	switch {
 	case errors.As(err, &short):
-		ended, reapErr := p.reapItems(ctx, r.Shop, short.Short)
+		again, reapErr := p.freed(ctx, short)
 		switch {
 		case reapErr != nil:
 			return g, reapErr
-		case ended > 0:
+		case again:
 			return p.store.Vote(ctx, holdover.Ticket{}, r, false)
 		}
 	case errors.Is(err, holdover.ErrUnknownOutcome) && ctx.Err() == nil:
@@ -179,25 +179,25 @@ func reason(err error) string {
 	return "failed"
 }
 
-func (p *Pool) reapItems(ctx context.Context, shop int64, short []holdover.Shortage) (ended int, err error) {
-	var items []int64
-	for _, s := range short {
-		items = append(items, s.Item)
-	}
-	due, err := p.store.Due(ctx, 0, shop, items, p.cfg.ReapBatch)
+// freed ends the due holds of what is short, and reports whether it may be there
+// now: by one of these, or because somebody else was faster since the refusal.
+func (p *Pool) freed(ctx context.Context, short *holdover.OutOfStockError) (freed bool, err error) {
+	due, err := p.store.Due(ctx, 0, short.Shop, short.Items(), p.cfg.ReapBatch)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	for _, h := range due {
 		did, err := p.expire(ctx, h)
 		if err != nil {
-			return ended, err
+			return freed, err
 		}
-		if did {
-			ended++
-		}
+		freed = freed || did
 	}
-	return ended, nil
+	if freed {
+		return true, nil
+	}
+	stocks, err := p.store.Probe(ctx, short.Shop, short.Items())
+	return err == nil && short.IsOutdated(stocks), err
 }
 
 func (p *Pool) expire(ctx context.Context, h holdover.Hold) (bool, error) {
