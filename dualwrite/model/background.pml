@@ -26,6 +26,11 @@ inline lost_work(me, t, w) {   /* the job got no answer: remember */
      me = i; t = token; job = UNMIRRORED; x = r_later[token]; \
      k = (r_state[token] == HELD -> M_APPLY_HELD : (r_state[token] == ENDED -> M_APPLY_ENDED : IDLE))
 
+/* makeUp: any instance follows what another owes. The note goes after MySQL has it. */
+#define DRAIN_OWED(token) \
+  :: !r_down && !m_down && OWED(token) && m_state[token] == HELD -> t = token; k = M_APPLY_ENDED \
+  :: !r_down && owed[token] && m_state[token] != HELD -> t = token; k = R_FOLLOWED
+
 #if defined(CALLS_FAIL) && !defined(REFUSALS)
 #define LANE_FAULT(i, token) \
   :: faults > 0 && JOB(i, token, GRANT) -> faults--; lost_work(i, token, GRANT) \
@@ -56,12 +61,12 @@ end:
   do
   :: atomic {
        if
-       LANE(1, 0) LANE(2, 0) ROLL_FORWARD(0) LANE_FAULT(1, 0) LANE_FAULT(2, 0)
+       LANE(1, 0) LANE(2, 0) ROLL_FORWARD(0) DRAIN_OWED(0) LANE_FAULT(1, 0) LANE_FAULT(2, 0)
 #if TOKENS > 1
-       LANE(1, 1) LANE(2, 1) ROLL_FORWARD(1) LANE_FAULT(1, 1) LANE_FAULT(2, 1)
+       LANE(1, 1) LANE(2, 1) ROLL_FORWARD(1) DRAIN_OWED(1) LANE_FAULT(1, 1) LANE_FAULT(2, 1)
 #endif
 #if TOKENS > 2
-       LANE(1, 2) LANE(2, 2) ROLL_FORWARD(2) LANE_FAULT(1, 2) LANE_FAULT(2, 2)
+       LANE(1, 2) LANE(2, 2) ROLL_FORWARD(2) DRAIN_OWED(2) LANE_FAULT(1, 2) LANE_FAULT(2, 2)
 #endif
        :: late_k != IDLE && !(TO_REDIS(late_k) && r_down) && !(!TO_REDIS(late_k) && m_down) ->
           k = late_k; t = late_t; e = late_e; who = late_who; x = late_x;

@@ -40,9 +40,10 @@ byte late_t, late_e, late_who;
 bit late_x;
 
 #define TO_REDIS(k) (k == R_VOTE || k == R_COPY || k == R_MARK || k == R_END || k == R_END_ANY || k == R_EXTEND || \
-  k == R_GIVE_BACK || k == R_APPLY_HELD || k == R_APPLY_CLAIMED || k == R_APPLY_ENDED)
+  k == R_GIVE_BACK || k == R_APPLY_HELD || k == R_APPLY_CLAIMED || k == R_APPLY_ENDED || k == R_OWE || k == R_OWED || k == R_FOLLOWED)
 /* Steps behind waitMySQL: the call does not wait for them when the agreement moves. */
-#define WAITED(k) (k == M_VOTE || k == M_VOTE_J || k == M_JOURNAL_GRANT || k == M_CLAIM_J || k == M_END_J || k == M_EXTEND_J)
+#define WAITED(k) (k == M_VOTE || k == M_VOTE_J || k == M_JOURNAL_GRANT || k == M_CLAIM_J || k == M_END_J || k == M_EXTEND_J || \
+  k == M_FOLLOW || k == M_PROBE)
 #define AGREED_EPOCH (m_epoch > r_epoch -> m_epoch : r_epoch)
 
 /* refresh, adopt: the larger epoch of both fences. */
@@ -112,7 +113,10 @@ inline finish() {
 #ifdef LOSS
   busy[me] = 0; old_call[me] = 0;
 #endif
-  k = IDLE; t = 0; op = IDLE; x = 0; asked_r = 0; asked_m = 0
+#ifdef REFUSALS
+  all_in_use = 0;
+#endif
+  k = IDLE; t = 0; op = IDLE; x = 0; asked_r = 0; asked_m = 0; again = 0
 }
 
 /* A refused or failed reserve: giveBack. */
@@ -133,15 +137,30 @@ inline add_work(w) { WORK(me, t) = WORK(me, t) | w }
 mtype = { DONE, RESTART, FAILED };
 
 #define DECIDES_TAKEN(u) ((st == SHADOW && TAKEN(r_state[u])) || ((st == MYSQL || st == ONLY) && TAKEN(m_state[u])))
-#define IN_USE(u) (!DECIDES_TAKEN(u) || SOLD(u) || running[u] > 0 || WORK(1, u) || WORK(2, u))
+#define RETURNING(u) ((WORK(1, u) | WORK(2, u)) & (st == SHADOW -> 255 : 255 - UNMIRRORED))
+#define IN_USE(u) (!DECIDES_TAKEN(u) || SOLD(u) || running[u] > 0 || RETURNING(u))
+#define ALL_IN_USE (ALL(IN_USE) && (st == SHADOW || st == JOINT || M_TAKEN >= m_stock))
 
-/* refusal(): the deciding store has too few units. Each must be somebody's, or on its way back. With REFUSALS no fault
-   takes the way back away: no crash, no step that is late, no lane job that is lost. */
+/* refusal(): the deciding store has too few units. Each must be somebody's, or on its way back, now or when it was first
+   asked; where MySQL decides an end that it lacks is no way back. With REFUSALS no fault takes the way back away: no
+   crash, no step that is late, no lane job that is lost. */
 inline refusal() {
 #ifdef REFUSALS
-  assert(ALL(IN_USE) || false_refusal)
+  assert(all_in_use || ALL_IN_USE || false_refusal);
+#endif
+  k = FAILED
+}
+#define VOTE_AGAIN (away && st == MYSQL -> M_VOTE_J : M_VOTE)
+/* MySQL is asked once more when it had to follow, or when a look shows that somebody else was faster. */
+inline refused_by_mysql() {
+#ifdef REFUSALS
+  if :: !again -> all_in_use = ALL_IN_USE :: else fi;
+#endif
+#ifdef REFUSED_WITHOUT_LOOK
+  refusal()
 #else
-  skip
+  if :: again || (st != MYSQL && st != JOINT) -> refusal()
+     :: else -> k = R_OWED fi
 #endif
 }
 /* Both answers of a store that is gone: Redis can't take it now (redisGone). */
@@ -174,9 +193,17 @@ inline reserve_goes_on() {
 #endif
      :: else -> granted[t] = 1; k = DONE fi
   :: (k == M_VOTE || k == M_VOTE_J) && a != OK && a != STALE ->
-     if :: a == REFUSED -> refusal() :: else fi;
      if :: a != SILENT && !before_m -> asked_m = 0 :: else fi;
-     k = FAILED
+     if :: a == REFUSED -> refused_by_mysql() :: else -> k = FAILED fi
+  :: k == R_OWED -> k = (a == OK -> M_FOLLOW : M_PROBE)
+  :: k == M_FOLLOW && a != STALE ->
+     if :: a == OK -> again = 1; k = VOTE_AGAIN :: else -> k = M_PROBE fi
+  :: k == M_PROBE && a != STALE ->
+#ifdef REFUSED_WITHOUT_PROBE
+     refusal()
+#else
+     if :: a == OK -> again = 1; k = VOTE_AGAIN :: else -> refusal() fi
+#endif
   :: k == R_COPY ->
      if :: a == OK -> granted[t] = 1; k = DONE
         :: a == STALE && r_epoch < ep -> away = 1; k = M_JOURNAL_GRANT         /* behind: as good as silent (rule 2) */
@@ -272,8 +299,15 @@ inline end_goes_on() {
         :: a == SILENT -> k = DONE fi
   :: k == R_APPLY_HELD -> if :: a == OK -> x = 1; k = R_END_ANY :: else -> k = DONE fi
   :: k == R_APPLY_CLAIMED || k == R_APPLY_ENDED -> k = DONE
+  :: k == R_OWE -> end_told()
   :: k == M_APPLY_ENDED ->
-     if :: a == SILENT -> add_work(UNMIRRORED); end_told()
+     if :: a == SILENT ->                                          /* oweEnd */
+           add_work(UNMIRRORED);
+#ifdef NOT_OWED
+           end_told()
+#else
+           k = R_OWE
+#endif
         :: a == IS_CLAIMED -> add_work(CLEAR); k = DONE
         :: a == OK -> end_told() fi
   :: (k == M_END || k == M_END_J) && a != STALE ->
@@ -383,7 +417,10 @@ proctype Instance(byte me) {
   byte ep, how, i;
   mtype st, op = IDLE, k = IDLE, a = OK;
   byte t;
-  bit x, asked_r, asked_m, before_r, before_m, away;
+  bit x, asked_r, asked_m, before_r, before_m, away, again;
+#ifdef REFUSALS
+  bit all_in_use;              /* as it was at the first refusal */
+#endif
 
   atomic { adopt() };
 end:
@@ -431,7 +468,7 @@ end:
        :: how != 4 && op == LENGTHEN -> extend_goes_on()
        fi;
        if :: k == FAILED -> fail() :: else fi;
-       if :: k == RESTART -> a = OK; adopt(); begin()
+       if :: k == RESTART -> a = OK; again = 0; adopt(); begin()
           :: k == DONE -> finish(); if :: a == STALE || how == 4 -> adopt() :: else fi; a = OK
           :: else -> a = OK fi;
        how = 0; before_r = 0; before_m = 0 } }

@@ -14,8 +14,8 @@
 #endif
 
 #ifdef LIVENESS
-/* What no fault follows any more is mirrored at last: nothing journaled, no mirror work of an instance. */
-#define MIRRORED(t) (journal[t] == 0 && !WORK(1, t) && !WORK(2, t))
+/* What no fault follows any more is mirrored at last: nothing journaled or owed, no mirror work of an instance. */
+#define MIRRORED(t) (journal[t] == 0 && !owed[t] && !WORK(1, t) && !WORK(2, t))
 bit tick;
 active proctype Time() { do :: tick = 1 - tick od }      /* something can always happen: the search for cycles wants it */
 ltl not_mirrored { <> [] ALL(MIRRORED) }

@@ -10,7 +10,7 @@
 inline empty_redis() {
   d_step {
     do
-    :: i_lost < TOKENS -> r_state[i_lost] = NONE; r_who[i_lost] = FIRM; r_later[i_lost] = 0; i_lost++
+    :: i_lost < TOKENS -> r_state[i_lost] = NONE; r_who[i_lost] = FIRM; r_later[i_lost] = 0; owed[i_lost] = 0; i_lost++
     :: else -> i_lost = 0; break
     od }
 }

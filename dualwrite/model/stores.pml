@@ -6,9 +6,10 @@ mtype = { NONE, HELD, CLAIMING, CLAIMED, ENDED };        /* a hold; ENDED is rel
 mtype = { RESERVE, CLAIM, RELEASE, EXPIRE, LENGTHEN };   /* calls; EXPIRE is the sweep's, LENGTHEN is Extend */
 mtype = { OK, REFUSED, STALE, SILENT, GONE, UNKNOWN, IS_ENDED, IS_CLAIMED, IS_PENDING, ALIVE, TRY_AGAIN };
 
-mtype = { R_VOTE, R_COPY, R_MARK, R_END, R_END_ANY, R_EXTEND, R_GIVE_BACK, R_APPLY_HELD, R_APPLY_CLAIMED, R_APPLY_ENDED };
+mtype = { R_VOTE, R_COPY, R_MARK, R_END, R_END_ANY, R_EXTEND, R_GIVE_BACK, R_APPLY_HELD, R_APPLY_CLAIMED, R_APPLY_ENDED,
+          R_OWE, R_OWED, R_FOLLOWED };
 mtype = { M_VOTE, M_VOTE_J, M_JOURNAL_GRANT, M_CLAIM, M_CLAIM_J, M_END, M_END_J, M_EXTEND, M_EXTEND_J, M_LOOKUP, M_JOURNAL,
-          M_GIVE_BACK, M_APPLY_HELD, M_APPLY_CLAIMED, M_APPLY_ENDED };
+          M_GIVE_BACK, M_APPLY_HELD, M_APPLY_CLAIMED, M_APPLY_ENDED, M_FOLLOW, M_PROBE };
 mtype = { IDLE };
 
 #define FIRM 0   /* whose attempt may still give a hold back: an instance, or nobody */
@@ -21,6 +22,7 @@ byte r_who[TOKENS], m_who[TOKENS];
 bit r_later[TOKENS], m_later[TOKENS];  /* the hold was extended: it is not over when the first expiry has passed */
 byte journal[TOKENS];                  /* version of the row in MySQL's journal; 0: no row */
 byte drained[TOKENS];                  /* the version that the drain carries */
+bit owed[TOKENS];                      /* Redis keeps a note that MySQL has not followed with the end */
 #ifdef LOSS
 byte rebuilt[TOKENS];                  /* the row's version that the rebuild has read */
 bit r_lost, r_loaded = 1;              /* Redis has no fence; its counters are loaded */
@@ -49,12 +51,15 @@ bit first_expiry_passed;
 #define TAKEN(state) (state == HELD || state == CLAIMING || state == CLAIMED)
 #if TOKENS == 1
 #define ALL(what) (what(0))
+#define ANY(what) (what(0))
 #define SUM(what) (what(0))
 #elif TOKENS == 2
 #define ALL(what) (what(0) && what(1))
+#define ANY(what) (what(0) || what(1))
 #define SUM(what) (what(0) + what(1))
 #else
 #define ALL(what) (what(0) && what(1) && what(2))
+#define ANY(what) (what(0) || what(1) || what(2))
 #define SUM(what) (what(0) + what(1) + what(2))
 #endif
 #define IN_REDIS(t) TAKEN(r_state[t])
@@ -83,6 +88,7 @@ bit first_expiry_passed;
 #else
 #define END_RECORD ENDED
 #endif
+#define OWED(t) (owed[t] && r_state[t] == ENDED)
 #define R_OVERBOOKED (R_TAKEN > r_stock)
 #define M_OVERBOOKED (M_TAKEN > m_stock)
 #ifdef NO_ATTEMPTS
@@ -116,6 +122,9 @@ inline redis_fact(k, t, who, x, a) {
      if :: r_state[t] == HELD && MAY_GIVE_BACK(r_who[t], who) -> r_state[t] = NONE; r_who[t] = FIRM; r_later[t] = 0
         :: else fi
   :: k != R_GIVE_BACK && !rebuilding && !r_loaded -> a = GONE
+  :: k == R_OWE && r_loaded && !rebuilding -> owed[t] = 1                     /* owe.lua */
+  :: k == R_FOLLOWED && r_loaded && !rebuilding -> owed[t] = 0
+  :: k == R_OWED && r_loaded && !rebuilding -> a = (ANY(OWED) -> OK : UNKNOWN)  /* list.lua */
   :: k == R_APPLY_HELD && r_loaded && !rebuilding ->                          /* facts.lua, in apply.lua and trip.lua */
      if :: r_state[t] == NONE -> r_state[t] = HELD; r_who[t] = FIRM; r_later[t] = x
         :: r_state[t] == HELD -> r_who[t] = FIRM; r_later[t] = r_later[t] | x
@@ -132,7 +141,8 @@ inline redis_fact(k, t, who, x, a) {
 inline redis(k, t, e, who, x, a) {
   a = OK;
   if
-  :: k == R_GIVE_BACK || k == R_APPLY_HELD || k == R_APPLY_CLAIMED || k == R_APPLY_ENDED -> redis_fact(k, t, who, x, a)
+  :: k == R_GIVE_BACK || k == R_APPLY_HELD || k == R_APPLY_CLAIMED || k == R_APPLY_ENDED || k == R_OWE || k == R_OWED || k == R_FOLLOWED ->
+     redis_fact(k, t, who, x, a)
   :: else ->
      if
      :: r_lost -> a = GONE
@@ -178,6 +188,21 @@ inline redis(k, t, e, who, x, a) {
   fi
 }
 
+#define FOLLOW_IN_MYSQL(t) \
+  if :: OWED(t) && m_state[t] != CLAIMED -> m_state[t] = END_RECORD; m_who[t] = FIRM; m_later[t] = 0 :: else fi;
+#define FOLLOW(t) FOLLOW_##t
+#define FOLLOW_0 FOLLOW_IN_MYSQL(0)
+#if TOKENS > 1
+#define FOLLOW_1 FOLLOW_IN_MYSQL(1)
+#else
+#define FOLLOW_1
+#endif
+#if TOKENS > 2
+#define FOLLOW_2 FOLLOW_IN_MYSQL(2)
+#else
+#define FOLLOW_2
+#endif
+
 /* mysql_fact(...): as redis_fact, and what only reads. */
 inline mysql_fact(k, t, who, x, a) {
   a = OK;
@@ -202,6 +227,8 @@ inline mysql_fact(k, t, who, x, a) {
   :: k == M_APPLY_ENDED ->
      if :: m_state[t] == CLAIMED -> a = IS_CLAIMED
         :: else -> m_state[t] = END_RECORD; m_who[t] = FIRM; m_later[t] = 0 fi
+  :: k == M_FOLLOW -> FOLLOW(0) FOLLOW(1) FOLLOW(2)            /* makeUp: what Redis says has ended */
+  :: k == M_PROBE -> a = (M_TAKEN < m_stock -> OK : REFUSED)   /* Store.Probe */
   :: k == M_LOOKUP ->
      if :: m_state[t] == HELD -> skip
         :: m_state[t] == NONE -> a = UNKNOWN
@@ -219,7 +246,8 @@ inline mysql_fact(k, t, who, x, a) {
 inline mysql(k, t, e, who, x, a) {
   a = OK;
   if
-  :: k == M_GIVE_BACK || k == M_APPLY_HELD || k == M_APPLY_CLAIMED || k == M_APPLY_ENDED || k == M_LOOKUP || k == M_JOURNAL ->
+  :: k == M_GIVE_BACK || k == M_APPLY_HELD || k == M_APPLY_CLAIMED || k == M_APPLY_ENDED || k == M_LOOKUP || k == M_JOURNAL ||
+     k == M_FOLLOW || k == M_PROBE ->
      mysql_fact(k, t, who, x, a)
   :: else ->
      if
