@@ -199,7 +199,7 @@ func (w *world) try(ctx context.Context, s Schedule, t *trail) (Found, error) {
 	w.shops++
 	front := newShop(w.shops, s)
 	if err := w.open(ctx, front); err != nil {
-		return found, err
+		return found, fmt.Errorf("opening shop %d: %w", front.shop, err)
 	}
 	err := error(nil)
 	if s.isRetiring() {
@@ -229,7 +229,9 @@ func (w *world) try(ctx context.Context, s Schedule, t *trail) (Found, error) {
 	for i, a := range s.Actions {
 		acting.Go(func() {
 			wait(ctx, a.At-t.now())
-			failed[i] = w.happen(ctx, a, front, t)
+			if err := w.happen(ctx, a, front, t); err != nil {
+				failed[i] = fmt.Errorf("action %q, fault %s: %w", a.Do, a.Fault, err)
+			}
 		})
 	}
 	stock := &stocker{w: w, front: front, seed: s.Seed, trail: t, changed: map[int64]int64{}}
@@ -237,7 +239,10 @@ func (w *world) try(ctx context.Context, s Schedule, t *trail) (Found, error) {
 	newCrowd(front, s, at, t).run(ctx)
 	acting.Wait()
 	t.note("the buyers are gone, the faults are over")
-	err = errors.Join(errors.Join(failed...), w.heal(ctx, s.fault().Fault))
+	err = errors.Join(failed...)
+	if healErr := w.heal(ctx, s.fault().Fault); healErr != nil {
+		err = errors.Join(err, fmt.Errorf("healing %s: %w", s.fault().Fault, healErr))
+	}
 	if err == nil {
 		err = w.conclude(ctx, s, stock, book, at[0], t, x, &found)
 	}
@@ -280,7 +285,7 @@ func (w *world) conclude(ctx context.Context, s Schedule, stock *stocker, book *
 	calls := t.all()
 	r, m, err := w.fences(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the fences: %w", err)
 	}
 	agreed := r
 	if m.Epoch > r.Epoch {
@@ -289,7 +294,7 @@ func (w *world) conclude(ctx context.Context, s Schedule, stock *stocker, book *
 	t.note("quiet in %s at epoch %d: the auditor counts", agreed.Stage, agreed.Epoch)
 	judged, err := w.judge(ctx, front, book, agreed.Stage)
 	if err != nil {
-		return err
+		return fmt.Errorf("counting: %w", err)
 	}
 	found.add(judged)
 	if s.Stock == plentyStock && s.fault().Fault == NoFault {
@@ -316,7 +321,10 @@ func (w *world) conclude(ctx context.Context, s Schedule, stock *stocker, book *
 		}
 	}
 	w.resolve(ctx, front, calls, at, found)
-	return w.closeShop(ctx, front, calls, at)
+	if err := w.closeShop(ctx, front, calls, at); err != nil {
+		return fmt.Errorf("closing shop %d: %w", front.shop, err)
+	}
+	return nil
 }
 
 func (s Schedule) isRetiring() bool {
