@@ -253,7 +253,7 @@ func (w *world) close(ctx context.Context) error {
 		errs = append(errs, w.redis.Close())
 	}
 	if w.db != nil {
-		errs = append(errs, w.db.Close())
+		_ = w.db.Close() // it says goodbye on connections that faults have cut, too
 	}
 	if w.stack != nil {
 		errs = append(errs, w.stack.Close())
