@@ -55,8 +55,8 @@ browser: ## make a Chromium available, in which the tests then open the report's
 	@deploy/dev/install browser
 
 .PHONY: bin
-bin: ## build bin/holdover
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/holdover ./cmd/holdover
+bin: ## build bin/holdover, linked statically: a kill waits for no dynamic linker
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/holdover ./cmd/holdover
 
 .PHONY: model
 model: ## check the handover's model with spin: all configurations, all mutants (MODEL_FLAGS=--short or a name)

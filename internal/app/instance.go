@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"holdover"
@@ -12,20 +13,34 @@ import (
 // and status says so; MySQL's fence refuses an instance with an old epoch all
 // the same.
 
+// ackAgain is about how long after a sign of life that failed a new epoch is
+// acknowledged again. Who has pressed a kill waits for it, and the next one on the
+// clock may be far off; half of it is chance, so that the instances of a pod do
+// not all ask a Redis at once that was too slow for them together.
+const ackAgain = 50 * time.Millisecond
+
 // heartbeats tell the pod's Redis that this instance lives and which epoch it
-// works with: at once after a change, else on the clock. The first one in
-// mysql-only, which acknowledges the retirement, is the last.
+// works with: at once after a change, soon again when that failed, else on the
+// clock. The first one in mysql-only, which acknowledges the retirement, is the
+// last.
 func (p *Pod) heartbeats(ctx context.Context) {
 	ticker := time.NewTicker(p.cfg.Timing.Heartbeat)
 	defer ticker.Stop()
-	var acknowledged holdover.Epoch
+	var acknowledged, heard holdover.Epoch // heard: Redis has taken it
 	failing := false
 	for {
 		fence, err := p.Facade.Agreed()
 		retired := fence.Stage == holdover.StageMySQLOnly
+		var again <-chan time.Time
 		if err == nil && !(retired && acknowledged == fence.Epoch) {
 			err := p.Redis.Heartbeat(ctx, holdover.Instance{Name: p.cfg.Instance, ID: p.instanceID, Epoch: fence.Epoch, Busy: p.Facade.Busy(), Debts: p.Facade.Debts()})
 			acknowledged = fence.Epoch
+			switch {
+			case err == nil:
+				heard = fence.Epoch
+			case heard < fence.Epoch && !retired:
+				again = time.After(ackAgain/2 + rand.N(ackAgain))
+			}
 			if (err != nil) != failing && ctx.Err() == nil && !retired {
 				failing = err != nil
 				p.log.Warn("heartbeat", "failing", failing, "err", err)
@@ -34,6 +49,7 @@ func (p *Pod) heartbeats(ctx context.Context) {
 		select {
 		case <-ticker.C:
 		case <-p.beat:
+		case <-again:
 		case <-ctx.Done():
 			if p.retired() {
 				return

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"holdover"
@@ -42,6 +44,7 @@ func (r *run) kill() (err error) {
 	}
 	ways := []string{wayCommand, wayCall, wayCommand}
 	windows := make([]window, 0, len(ways)*r.cfg.Rounds)
+	var busy cpuTime // during the kills under load
 	kills := func(load bool) error {
 		for range r.cfg.Rounds {
 			for _, way := range ways {
@@ -51,7 +54,7 @@ func (r *run) kill() (err error) {
 				}
 				r.report.Kills = append(r.report.Kills, one)
 				if load {
-					windows = append(windows, w)
+					windows, busy = append(windows, w), busy.add(w.cpu)
 				}
 			}
 		}
@@ -71,6 +74,11 @@ func (r *run) kill() (err error) {
 	began := time.Now()
 	go func() { said <- newBuyers(f.urls, rate, 0.5).run(buying, 0, 0, false) }()
 	err = pause(r.ctx, 2*time.Second) // connections and pools are warm then
+	alone := cpuNow()
+	if err == nil {
+		err = pause(r.ctx, time.Second)
+	}
+	r.report.IdleBuyers = cpuNow().sub(alone).share()
 	if err == nil {
 		err = kills(true)
 	}
@@ -83,12 +91,17 @@ func (r *run) kill() (err error) {
 	if err != nil {
 		return err
 	}
+	r.report.IdleKills = busy.share()
 	return f.judgeKills(t, took, windows)
 }
 
 // window is when a buyer's error may be a kill's doing: from the kill's
-// beginning until a second after the last acknowledgement.
-type window struct{ from, to time.Time }
+// beginning until a second after the last acknowledgement. cpu is what the cores
+// did until that acknowledgement.
+type window struct {
+	from, to time.Time
+	cpu      cpuTime
+}
 
 // kill presses the switch once, watches who has acknowledged, and brings the pod
 // back to mysql.
@@ -102,8 +115,13 @@ func (f *fleet) kill(way string, load bool) (k Kill, w window, err error) {
 	}
 	acked := make(chan error, 1)
 	var ackAt time.Time
-	began := time.Now()
-	go func() { acked <- f.watchAcks(ctx, before.Epoch+1, &ackAt) }()
+	var busy cpuTime
+	began, atBegin := time.Now(), cpuNow()
+	go func() {
+		err := f.watchAcks(ctx, before.Epoch+1, &ackAt)
+		busy = cpuNow().sub(atBegin)
+		acked <- err
+	}()
 	var killed app.Killed
 	for k.Presses = 1; ; k.Presses++ {
 		if way == wayCommand {
@@ -128,13 +146,19 @@ func (f *fleet) kill(way string, load bool) (k Kill, w window, err error) {
 	if len(killed.Missing) > 0 {
 		return k, w, fmt.Errorf("kill by %s: not in effect on %s", way, strings.Join(killed.Missing, ", "))
 	}
-	w = window{began, ackAt.Add(time.Second)}
+	w = window{began, ackAt.Add(time.Second), busy}
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	k.AckMs, k.DoneMs, k.Carried = ms(ackAt.Sub(began)), ms(done.Sub(began)), killed.Carried
 	k.TripMs = ms(killed.Took)
 	// To.At is the command's clock, this machine's, when its trip was put together;
 	// the trip's first half is reading the fences.
 	k.StartMs = max(0, ms(killed.To.At.Sub(began)-readsOf(killed)))
+	k.Steps = map[string]float64{}
+	for _, s := range killed.Steps {
+		name, _, _ := strings.Cut(s.Name, " and ") // how many facts is not part of its name
+		k.Steps[name] += ms(s.Took)
+	}
+	k.TripMs -= k.Steps[stepNoted] // the flip is done by then
 	k.SpreadMs = k.AckMs - k.StartMs - k.TripMs
 	restored := time.Now()
 	// A restore is in no hurry, and needs both stores: on a machine that is too
@@ -152,6 +176,10 @@ func (f *fleet) kill(way string, load bool) (k Kill, w window, err error) {
 	f.run.say("  %-8s load %-5v  acknowledged by all after %6.1f ms (start %.1f, trip %.1f, spread %.1f); forward again after %.0f ms", way, load, k.AckMs, k.StartMs, k.TripMs, k.SpreadMs, k.ForwardMs)
 	return k, w, err
 }
+
+// stepNoted is the step of a trip that comes after the flip: MySQL is told that
+// Redis has followed.
+const stepNoted = "mysql: redis followed"
 
 // readsOf is how long the trip took to read the fences.
 func readsOf(k app.Killed) time.Duration {
@@ -181,11 +209,14 @@ func (f *fleet) watchAcks(ctx context.Context, epoch holdover.Epoch, at *time.Ti
 	}
 }
 
-// killCommand is `holdover kill` as on call would type it.
+// killCommand is `holdover kill` as on call would type it: in a session of its
+// own, like every shell. Where the kernel shares the cores between sessions (or,
+// under systemd, between services and people) the load does not take the command's.
 func (f *fleet) killCommand(ctx context.Context) (k app.Killed, err error) {
 	command := exec.CommandContext(ctx, f.run.cfg.Program, "kill", "--config", f.file, "--pod", pod, "--by", "bench", "--reason", "measured", "--json")
 	var out, problem bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problem
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Run(); err != nil {
 		return k, fmt.Errorf("%w: %s", err, strings.TrimSpace(problem.String()))
 	}
@@ -214,10 +245,14 @@ func (f *fleet) judgeKills(t *tally, took time.Duration, windows []window) error
 	r.report.KillIdleP50, r.report.KillIdleP99 = value(quantile(idle, 0.5)), value(quantile(idle, 0.99))
 	var carried, calls int64
 	var start, trip, spread, forward []float64
+	steps := map[string][]float64{}
 	for _, k := range r.report.Kills {
 		carried += int64(k.Carried)
 		if k.Load && k.Way == wayCommand {
 			start, trip, spread, forward = append(start, k.StartMs), append(trip, k.TripMs), append(spread, k.SpreadMs), append(forward, k.ForwardMs)
+			for name, ms := range k.Steps {
+				steps[name] = append(steps[name], ms)
+			}
 		}
 	}
 	for _, c := range t.calls {
@@ -228,6 +263,15 @@ func (f *fleet) judgeKills(t *tally, took time.Duration, windows []window) error
 	r.note("%d kills by the command under load and %d without, %d by the call under load: with so few, p99 is the longest", len(under), len(idle), len(call))
 	r.note("under load the command's time is, in medians: %.1f ms until its trip begins (the process starts and connects), %.1f ms for the trip, %.1f ms until the last instance had acknowledged; then %.0f ms from the restore to mysql again",
 		median(start), median(trip), median(spread), median(forward))
+	var each []string
+	for _, name := range slices.Sorted(maps.Keys(steps)) {
+		each = append(each, fmt.Sprintf("%s %.1f", name, median(steps[name])))
+	}
+	r.note("the trip's steps under load, medians in ms: %s; the fences are read at once, and the last step comes after the flip", strings.Join(each, ", "))
+	if r.report.IdleBuyers != nil && r.report.IdleKills != nil {
+		r.note("the cores were idle for %.0f %% of the time with buyers alone, and for %.0f %% of it during the kills under load: %d instances, both servers, the buyers and the command share %d cores",
+			100**r.report.IdleBuyers, 100**r.report.IdleKills, len(f.programs), r.report.Machine.Cores)
+	}
 	r.note("buyers over HTTP in an open loop: %.0f calls/s for %.0f s, p50 %.1f ms, p99 %.1f ms; told: %s", float64(calls)/took.Seconds(), took.Seconds(),
 		t.of(opReserve, opRelease, opClaim).quantileUs(0.5)/1000, t.of(opReserve, opRelease, opClaim).quantileUs(0.99)/1000, t.said())
 	r.killCurve()

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -14,6 +16,15 @@ const openCallers = 256
 // moderate is the share of a store's saturation at which latencies are measured.
 const moderate = 0.1
 
+// mysqlMost is how much longer than the pool's a reserve's p99 may be.
+const mysqlMost = 1.15
+
+// turnsPerRound makes the pairs of turns many and short: a p99 is the disk's
+// word on a few commits, which changes from second to second. Two turns that
+// follow each other meet the same disk, and many pairs make a median with an
+// interval.
+const turnsPerRound = 5
+
 // mysql: what stage mysql costs a buyer over the pool alone, in an open loop:
 // the copy into Redis before the answer, the epochs, and the facade.
 func (r *run) mysql() error {
@@ -23,16 +34,17 @@ func (r *run) mysql() error {
 	if err != nil {
 		return err
 	}
-	slot := r.slot(4*r.cfg.Rounds, 36*time.Second)
+	pairs := turnsPerRound * r.cfg.Rounds
+	slot := r.slot(2*pairs, 36*time.Second)
 	p := func(q float64) func(*sample) float64 {
 		return func(s *sample) float64 { return s.latency.quantileUs(q) }
 	}
 	m := match{stock: ample(stageItems), cap: r.cap(), load: load{clients: clients, rate: rate, warm: warmUp(slot), measure: slot, pick: oneUnit(stageItems)}}
 	r.report.Stock = m.stock[0]
 	for _, claim := range []bool{false, true} {
-		m.name, m.load.claim = "reserve", claim
+		m.name, m.load.claim, m.turns = "reserve", claim, pairs
 		if claim {
-			m.name = "reserve and claim"
+			m.name, m.turns = "reserve and claim", r.cfg.Rounds
 		}
 		all, err := r.turns(m, []contender{pool, stage})
 		if err != nil {
@@ -44,8 +56,14 @@ func (r *run) mysql() error {
 			continue
 		}
 		r.report.MySQLP50, r.report.MySQLP99 = value(p50), value(p99)
-		r.note("reserve alone, by round: p99 %s times the pool's", each(all[stage.name], all[pool.name], p(0.99)))
-		r.target("mysql_p99_ratio", p99, "<=", 1.15, 0)
+		by := each(all[stage.name], all[pool.name], p(0.99))
+		low, high, sure := aroundMedian(by)
+		r.report.MySQLP99Low, r.report.MySQLP99High = value(low), value(high)
+		r.note("reserve alone, p99 by the pool's in %d pairs of turns: median %.3g, which lies between %.3g and %.3g (%.0f %% sure); by pair %.2f", len(by), p99, low, high, 100*sure, by)
+		if low <= mysqlMost && high > mysqlMost {
+			r.note("the target of mysql_p99_ratio, %.3g, lies in that interval: this run can't tell whether it is met; more --rounds narrow it", mysqlMost)
+		}
+		r.target("mysql_p99_ratio", p99, "<=", mysqlMost, 0)
 	}
 	r.note("open loop at %.0f calls/s, latency from the intended start; both in this process, without HTTP", rate)
 	return nil
@@ -84,10 +102,32 @@ func (r *run) moderateRate(contenders ...contender) (float64, error) {
 }
 
 // each lists the ratio of every round.
-func each(a, b *standing, f func(*sample) float64) string {
-	var text []byte
+func each(a, b *standing, f func(*sample) float64) (ratios []float64) {
 	for i := range min(len(a.samples), len(b.samples)) {
-		text = fmt.Appendf(text, "%.2f ", f(a.samples[i])/max(f(b.samples[i]), 1e-9))
+		ratios = append(ratios, f(a.samples[i])/max(f(b.samples[i]), 1e-9))
 	}
-	return string(text[:max(len(text)-1, 0)])
+	return ratios
+}
+
+// aroundMedian is an interval of two of the values in which the median of what
+// they are drawn from lies, with how sure that is: at least 95 %, or as much as
+// so few values can say. It assumes nothing of how they are spread: each is above
+// the median as likely as below.
+func aroundMedian(values []float64) (low, high, sure float64) {
+	n := len(values)
+	if n == 0 {
+		return 0, 0, 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	term := math.Pow(0.5, float64(n)) // chance that exactly k of them are below it
+	outside := 2 * term               // chance that the median is not between the k-th from either end
+	k := 0
+	for {
+		term *= float64(n-k) / float64(k+1)
+		if next := outside + 2*term; next <= 0.05 && 2*(k+2) <= n {
+			outside, k = next, k+1
+			continue
+		}
+		return sorted[k], sorted[n-1-k], max(0, 1-outside)
+	}
 }

@@ -57,6 +57,9 @@ type Report struct {
 	// mysql: stage mysql by the pool alone, of reserves in an open loop.
 	MySQLP50 *float64 `json:"mysql_p50_ratio,omitempty"`
 	MySQLP99 *float64 `json:"mysql_p99_ratio,omitempty"`
+	// Where the median of that lies, from many pairs of turns; a note says how sure it is.
+	MySQLP99Low  *float64 `json:"mysql_p99_ratio_low,omitempty"`
+	MySQLP99High *float64 `json:"mysql_p99_ratio_high,omitempty"`
 
 	// kill: ms from the start of a `holdover kill` process until the last
 	// instance had acknowledged; call: of the same by the library; idle: of the
@@ -72,6 +75,11 @@ type Report struct {
 	// Of them, those of calls that were under way between a kill's beginning and a
 	// second after the last acknowledgement: a kill's doing.
 	BuyerErrorsAtKills *int64 `json:"buyer_errors_at_kills,omitempty"`
+
+	// The share of the cores' time that was idle, of 1: with the buyers of the kills
+	// under load and nothing else, and during those kills.
+	IdleBuyers *float64 `json:"cpu_idle_buyers,omitempty"`
+	IdleKills  *float64 `json:"cpu_idle_kills,omitempty"`
 
 	BuyerCalls *int64 `json:"buyer_calls,omitempty"`
 	Instances  *int64 `json:"instances,omitempty"`
@@ -213,16 +221,17 @@ type Shown struct {
 
 // Kill is one kill, in milliseconds from its beginning.
 type Kill struct {
-	Way       string  `json:"way"`        // command: a process; call: the library in this process
-	Load      bool    `json:"load"`       // buyers were there
-	AckMs     float64 `json:"ack_ms"`     // the last instance's acknowledgement was there
-	StartMs   float64 `json:"start_ms"`   // of that, until the trip began: the process's start and its connections
-	TripMs    float64 `json:"trip_ms"`    // the trip: both fences read and written
-	SpreadMs  float64 `json:"spread_ms"`  // from the trip's end to the last acknowledgement
-	DoneMs    float64 `json:"done_ms"`    // the command had ended, or the call returned
-	ForwardMs float64 `json:"forward_ms"` // from the restore until the pod was in mysql again, through joint
-	Carried   int     `json:"carried"`
-	Presses   int     `json:"presses"` // more than one: it failed, and was pressed again
+	Way       string             `json:"way"`        // command: a process; call: the library in this process
+	Load      bool               `json:"load"`       // buyers were there
+	AckMs     float64            `json:"ack_ms"`     // the last instance's acknowledgement was there
+	StartMs   float64            `json:"start_ms"`   // of that, until the trip began: the process's start and its connections
+	TripMs    float64            `json:"trip_ms"`    // the trip: both fences read and written
+	Steps     map[string]float64 `json:"steps_ms"`   // of the trip: its calls by name
+	SpreadMs  float64            `json:"spread_ms"`  // from the trip's end to the last acknowledgement
+	DoneMs    float64            `json:"done_ms"`    // the command had ended, or the call returned
+	ForwardMs float64            `json:"forward_ms"` // from the restore until the pod was in mysql again, through joint
+	Carried   int                `json:"carried"`
+	Presses   int                `json:"presses"` // more than one: it failed, and was pressed again
 }
 
 // Claims are what became of claims that were made while MySQL hung.

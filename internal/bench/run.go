@@ -120,6 +120,7 @@ type match struct {
 	stock []int64
 	cap   int64
 	load  load
+	turns int // of each contender; zero: Config.Rounds
 
 	proxy, redisProxy string // addresses to use instead of the servers' own
 }
@@ -168,13 +169,14 @@ func (r *run) turns(m match, contenders []contender) (map[string]*standing, erro
 		order[i] = &standing{contender: c, match: m}
 		all[c.name] = order[i]
 	}
-	for round := range r.cfg.Rounds {
+	rounds := cmp.Or(m.turns, r.cfg.Rounds)
+	for round := range rounds {
 		for i := range order {
 			at := i
 			if round%2 == 1 {
 				at = len(order) - 1 - i
 			}
-			if err := r.play(order[at], round == r.cfg.Rounds-1); err != nil {
+			if err := r.play(order[at], round == rounds-1); err != nil {
 				return nil, err
 			}
 		}

@@ -188,10 +188,12 @@ func (r Report) ratios() (all []named) {
 		{"vs_per_line", r.VsPerLine}, {"vs_union", r.VsUnion},
 		{"kill_p50_ms", r.KillP50}, {"kill_p99_ms", r.KillP99}, {"kill_max_ms", r.KillMax}, {"kill_call_p50_ms", r.KillCallP50}, {"kill_call_p99_ms", r.KillCallP99},
 		{"kill_idle_p50_ms", r.KillIdleP50}, {"kill_idle_p99_ms", r.KillIdleP99},
+		{"cpu_idle_buyers", r.IdleBuyers}, {"cpu_idle_kills", r.IdleKills},
 		{"p50_ratio", r.P50Ratio}, {"p99_ratio", r.P99Ratio}, {"aa_p50_ratio", r.AAP50Ratio}, {"aa_p99_ratio", r.AAP99Ratio},
 		{"hang_s", r.HangS}, {"hung_p50_ratio", r.HungP50Ratio}, {"hung_p99_ratio", r.HungP99Ratio}, {"hung_open_p99_ratio", r.HungOpenP99},
 		{"rss_growth_mib", r.RSSGrowth}, {"rss_growth_redis_mib", r.RSSGrowthBase},
-		{"mysql_p50_ratio", r.MySQLP50}, {"mysql_p99_ratio", r.MySQLP99}, {"rate_per_s", r.RatePerS},
+		{"mysql_p50_ratio", r.MySQLP50}, {"mysql_p99_ratio", r.MySQLP99},
+		{"mysql_p99_ratio_low", r.MySQLP99Low}, {"mysql_p99_ratio_high", r.MySQLP99High}, {"rate_per_s", r.RatePerS},
 	} {
 		if f.value != nil {
 			all = append(all, named{f.name, *f.value, false})
