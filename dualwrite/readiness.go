@@ -242,7 +242,7 @@ func (f *Facade) judge(s Survey, to holdover.Stage) Readiness {
 	f.judgeStores(&r, s)
 	switch {
 	case stage == to:
-		r.no("at-the-end", 0, "", "there is no stage beyond %s", stage)
+		r.no(CodeAtTheEnd, 0, "", "there is no stage beyond %s", stage)
 		return r
 	case stage == holdover.StageMySQLOnly:
 		r.no("redis-retired", 0, fmt.Sprintf("holdover rollout return --pod %s --confirm %s --reason TEXT", f.cfg.Pod, f.cfg.Pod), "redis is retired and knows no hold: there is no way back without rebuilding it")
@@ -274,6 +274,9 @@ func (f *Facade) judge(s Survey, to holdover.Stage) Readiness {
 			more = "at least "
 		}
 		r.no("claims-pending", float64(s.Marked), "wait: they are applied when mysql's ledger answers", "%s%s pending: marked in redis and not in the ledger yet", more, count(s.Marked, "claim"))
+	}
+	if to > stage {
+		f.judgeDrill(&r, s)
 	}
 	if s.Lowered > 0 && to == holdover.StageMySQLOnly { // nobody looks into redis after that
 		r.no("adjustments-open", float64(s.Lowered), "wait: any instance goes on with them", "%s open: redis gave up units, and mysql has not decided", count(s.Lowered, "adjustment"))
@@ -376,14 +379,7 @@ func (f *Facade) warnings(s Survey) []Reason {
 			}
 		}
 	}
-	switch {
-	case s.Agreed.Stage < holdover.StageShadow || s.Agreed.Stage == holdover.StageMySQLOnly || s.MySQLErr != nil:
-	case s.LastKill.IsZero():
-		w.no("never-drilled", 0, "try the kill switch once, on a quiet day", "the kill switch has never been used on this pod")
-	default:
-		age := s.At.Sub(s.LastKill)
-		w.no("last-drill", age.Seconds(), "", "the kill switch was last used %s ago", age.Round(time.Second))
-	}
+	f.noteDrill(&w, s)
 	return w.bounded().Reasons
 }
 

@@ -34,6 +34,8 @@ type Survey struct {
 	JournalOldest time.Duration // age of the oldest
 
 	Last, Clean holdover.Verified // the newest verification, and the newest clean one
+	// LastDrill is the newest rehearsed kill, PassedDrill the newest that passed.
+	LastDrill, PassedDrill holdover.Drill
 	// LastKill is when the pod was last latched, as far as MySQL's history goes.
 	LastKill time.Time
 	// DualSince and DualEpoch are when dual writing began, by MySQL's clock and
@@ -67,6 +69,8 @@ type mysqlLook struct {
 	journal     int64
 	oldest      time.Duration
 	last, clean holdover.Verified
+	drill       holdover.Drill
+	passed      holdover.Drill
 	history     []holdover.Fence
 	followed    holdover.Epoch
 }
@@ -103,6 +107,7 @@ func (f *Facade) Survey(ctx context.Context) Survey {
 	s := Survey{
 		At: time.Now(), Redis: r.fence, RedisErr: r.err, RedisID: r.id, Instances: r.instances, Marked: r.marked, Lowered: r.lowered,
 		MySQL: m.fence, MySQLErr: m.err, Journal: m.journal, JournalOldest: m.oldest, Last: m.last, Clean: m.clean,
+		LastDrill: m.drill, PassedDrill: m.passed,
 	}
 	if r.err == nil {
 		s.Agreed = r.fence
@@ -189,6 +194,9 @@ func (f *Facade) lookAtMySQL(ctx context.Context) (l mysqlLook) {
 	}
 	if l.err == nil {
 		l.last, l.clean, l.err = f.mysql.LastVerified(ctx)
+	}
+	if l.err == nil {
+		l.drill, l.passed, l.err = f.mysql.LastDrill(ctx)
 	}
 	if l.err == nil && noFence == nil {
 		l.history, l.err = f.historyAt(ctx, l.fence.Epoch)

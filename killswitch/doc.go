@@ -29,7 +29,11 @@
 // A Redis without a fence, or with one older than MySQL's unlatched one, has lost
 // data: the trip is refused, since it would sell again what MySQL has sold since.
 //
-// A trip of a latched pod changes nothing and says so. A trip asks neither the
+// A drill trips, waits for every instance and takes its own latch off at once,
+// whatever comes in between; its fences' reasons begin with [DrillPrefix].
+//
+// A trip of a latched pod changes nothing and says so; only a drill's latch is
+// taken over, by a fence of its own, which the drill then leaves alone. A trip asks neither the
 // flag source nor readiness. A restore only takes the latch off, at the same
 // stage and the next epoch; it needs MySQL to have the latched fence first.
 //

@@ -26,6 +26,11 @@ type Restored struct {
 // ErrUnknownOutcome, ErrNoFence, ErrStale (somebody moved the fence: look, and
 // restore again if it is still latched), ErrRefused (a kill stopped half way).
 func (s *Switch) Restore(ctx context.Context, by, reason string) (Restored, error) {
+	return s.restore(ctx, by, reason, nil)
+}
+
+// restore with own takes off this latch and no other.
+func (s *Switch) restore(ctx context.Context, by, reason string, own *holdover.Fence) (Restored, error) {
 	done := Restored{Pod: s.cfg.Pod}
 	if err := CheckWho(by, reason); err != nil {
 		return done, err
@@ -35,11 +40,14 @@ func (s *Switch) Restore(ctx context.Context, by, reason string) (Restored, erro
 		return done, fmt.Errorf("pod %s: restore: %w", s.cfg.Pod, err)
 	}
 	done.From, done.To = r, r
+	if own != nil && !sameFence(r, *own) && !sameFence(r, s.opened(*own, by, reason)) { // the second: an earlier attempt's, whose answer was lost
+		return done, &holdover.StaleError{Store: holdover.StoreRedis, Asked: own.Epoch, Fence: r}
+	}
 	m, err := s.raise(ctx, r)
 	switch {
 	case err != nil:
 		return done, fmt.Errorf("pod %s: nothing was restored: MySQL must have the fence of epoch %d first, bring it back and restore again: %w", s.cfg.Pod, r.Epoch, err)
-	case m.Epoch > r.Epoch && m.Latched:
+	case m.Epoch > r.Epoch && m.Latched && own == nil:
 		return done, fmt.Errorf("pod %s: a kill stopped half way (MySQL has %s, Redis has %s): %w: trip again to finish it, then restore", s.cfg.Pod, m, r, ErrRefused)
 	case m.Epoch > r.Epoch:
 		return done, fmt.Errorf("pod %s: restore: %w", s.cfg.Pod, &holdover.StaleError{Store: holdover.StoreMySQL, Asked: r.Epoch, Fence: m})
@@ -49,7 +57,7 @@ func (s *Switch) Restore(ctx context.Context, by, reason string) (Restored, erro
 		return done, nil
 	}
 
-	to := holdover.Fence{Pod: s.cfg.Pod, Epoch: r.Epoch + 1, Stage: r.Stage, By: by, Reason: reason, At: time.Now().UTC()}
+	to := s.opened(r, by, reason)
 	if err := s.setRedis(ctx, r.Epoch, to); err != nil {
 		return done, fmt.Errorf("pod %s: restore: %w", s.cfg.Pod, err)
 	}
@@ -60,6 +68,11 @@ func (s *Switch) Restore(ctx context.Context, by, reason string) (Restored, erro
 	}
 	s.log.Warn("kill switch restored", "by", by, "reason", reason, "from", r.String(), "to", to.String(), "owed", done.Owed)
 	return done, nil
+}
+
+// opened is the fence that a restore of this latch writes.
+func (s *Switch) opened(latch holdover.Fence, by, reason string) holdover.Fence {
+	return holdover.Fence{Pod: s.cfg.Pod, Epoch: latch.Epoch + 1, Stage: latch.Stage, By: by, Reason: reason, At: time.Now().UTC()}
 }
 
 func (s *Switch) redisFence(ctx context.Context) (holdover.Fence, error) {

@@ -111,7 +111,9 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 	if err != nil {
 		return err
 	}
-	if r.Latched && r.Stage == to.Stage && r.Epoch >= m.Epoch {
+	// A drill's latch is about to be taken off again: a kill needs one of its own.
+	rehearsed := IsDrill(r) && !isDrill(reason)
+	if r.Latched && r.Stage == to.Stage && r.Epoch >= m.Epoch && !rehearsed {
 		return s.alreadyLatched(mctx, t, r)
 	}
 

@@ -49,6 +49,7 @@ type cli struct {
 	Stock   stockCmd   `cmd:"" help:"Bring stock into the ledger and the counters, or show it."`
 	Status  statusCmd  `cmd:"" help:"What is true now, is it safe to move, and what happens next."`
 	pressed
+	Drill     drillCmd     `cmd:"" help:"Rehearse the kill and measure it: trip, wait for every instance, restore at once. Exit 3: refused, or somebody had not acknowledged."`
 	Rollout   rolloutCmd   `cmd:"" help:"The two steps that no flag takes: retire a pod's Redis, and return to it."`
 	Verify    verifyCmd    `cmd:"" help:"Compare both stores completely, under traffic. Exit 3 when they differ."`
 	Bench     benchCmd     `cmd:"" help:"Measure reserving in MySQL and Redis, every way in its best form, in turn. Exit 3 when an invariant is broken."`

@@ -9,6 +9,7 @@
 //	holdover stock import FILE | show     ledger and counters
 //	holdover status                       what is true now, is it safe to move, what happens next
 //	holdover kill | restore               back to Redis at once and latched; take the latch off
+//	holdover drill                        the kill rehearsed, measured and undone at once
 //	holdover verify | report              compare both stores now; what was compared so far
 //	holdover bench SCENARIO               measure every way of reserving, in turn
 //	holdover version

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holdover"
+	"holdover/dualwrite"
 	"holdover/internal/app"
 	"holdover/internal/httpapi"
 	"holdover/rollout"
@@ -167,7 +168,11 @@ func printStatus(w io.Writer, p httpapi.PodStatus, maxAge time.Duration) {
 	printVerdict(w, "back", p.Readiness.Back)
 	printVerdict(w, "kill", p.Readiness.Kill)
 	for _, w := range p.Warnings {
-		row("warning", "%s", withDo(w))
+		name := "warning"
+		if w.Code == dualwrite.CodeLastDrill || w.Code == dualwrite.CodeNeverDrilled {
+			name = "drill"
+		}
+		row(name, "%s", withDo(w))
 	}
 	row("next", "%s", p.Next)
 }

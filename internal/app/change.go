@@ -139,6 +139,8 @@ func agreedNow(ctx context.Context, s *Stores) (fence holdover.Fence, silent, er
 
 func wouldKill(f holdover.Fence) string {
 	switch {
+	case f.Latched && killswitch.IsDrill(f):
+		return fmt.Sprintf("take over the latch of a drill, in %s, by %s: the drill leaves the pod alone then", f.Stage, f.By)
 	case f.Latched:
 		return fmt.Sprintf("change nothing: it is latched in %s already, by %s: %s", f.Stage, f.By, f.Reason)
 	case f.Stage == holdover.StageMySQLOnly:

@@ -72,8 +72,12 @@ type RolloutConfig struct {
 	// RequireSignoff makes each step forward from shadow on wait for a go
 	// (`holdover report sign`) at the pod's present epoch; false.
 	RequireSignoff bool `yaml:"require_signoff"`
-	// SignoffMaxAge is how old that go may be; 24 h.
+	// SignoffMaxAge is how long ago the period of the report that it is about may have
+	// ended: what counts is what was seen, not when it was signed; 24 h.
 	SignoffMaxAge time.Duration `yaml:"signoff_max_age"`
+	// DrillMaxAge makes each step forward wait for a drill (`holdover drill`) that
+	// passed and is younger than this; zero: none is asked for.
+	DrillMaxAge time.Duration `yaml:"drill_max_age"`
 }
 
 // FlagsConfig says where the desired stage comes from.

@@ -21,6 +21,7 @@ type metrics struct {
 	hottest, hottestPeak, holds, holdSeconds           *prometheus.Desc
 	conserveBad, conserveRows, conserveAt              *prometheus.Desc
 	verifiedAge, verifiedDiffs                         *prometheus.Desc
+	drillAge, drillTook                                *prometheus.Desc
 	ready, readyReason, readyAt                        *prometheus.Desc
 	records, recordsWaiting, recordsSince              *prometheus.Desc
 }
@@ -53,6 +54,8 @@ func newMetrics(a *App) *metrics {
 		verified:       desc("verification_clean", "1 when the pod's last verification was clean, whoever made it, 0 when not; absent before the first."),
 		verifiedAge:    desc("verification_age_seconds", "How long ago it ended."),
 		verifiedDiffs:  desc("verification_differences", "What it found to differ, and what never stood still."),
+		drillAge:       desc("drill_age_seconds", "How long ago the pod's last drill that passed was, whoever made it; absent before the first."),
+		drillTook:      desc("drill_milliseconds", "From the kill to its last acknowledgement in that drill."),
 		conserveBad:    desc("conservation_violating_rows", "Locations that break a rule of conservation, by this instance's last check; absent before the first."),
 		conserveRows:   desc("conservation_rows", "Locations that this instance's last check looked at."),
 		conserveAt:     desc("conservation_timestamp_seconds", "When this instance's last check ended."),
@@ -117,6 +120,10 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 			gauge(m.verified, flag(a.Last.Clean))
 			gauge(m.verifiedAge, max(0, time.Since(a.Last.At).Seconds()))
 			gauge(m.verifiedDiffs, float64(a.Last.Differences+a.Last.Unsettled))
+		}
+		if a, ok := p.Facade.Readiness(); ok && !a.PassedDrill.At.IsZero() {
+			gauge(m.drillAge, max(0, time.Since(a.PassedDrill.At).Seconds()))
+			gauge(m.drillTook, float64(a.PassedDrill.KillMS))
 		}
 		if c := p.LastConservation(); c != nil {
 			gauge(m.conserveBad, float64(c.Violating))

@@ -58,6 +58,12 @@ func status(ctx context.Context, stores *Stores, facade *dualwrite.Facade, desir
 	if !a.Clean.At.IsZero() {
 		out.Verified.Clean = &a.Clean
 	}
+	if !a.LastDrill.At.IsZero() {
+		out.Drilled.Last = &a.LastDrill
+	}
+	if !a.PassedDrill.At.IsZero() {
+		out.Drilled.Passed = &a.PassedDrill
+	}
 	for _, i := range a.Instances {
 		out.Instances = append(out.Instances, httpapi.InstanceStatus{Name: i.Name, ID: i.ID, Epoch: i.Epoch, AgeMS: i.Age.Milliseconds(), Busy: i.Busy})
 	}

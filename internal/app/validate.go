@@ -102,6 +102,9 @@ func (c Config) validateTimes(wrong func(string, ...any)) {
 	if every := c.Compare.SelftestEvery; every >= 0 && (every < leastTime || every > 24*time.Hour) {
 		wrong("compare.selftest_every: %s must be from %s to 24h, or negative for never", every, leastTime)
 	}
+	if most, d := 365*24*time.Hour, c.Rollout.DrillMaxAge; d != 0 && (d < time.Minute || d > most) {
+		wrong("rollout.drill_max_age: %s must be from 1m to %s, or 0 for none", d, most)
+	}
 	if c.Compare.FlushEvery > c.Compare.RollupEvery {
 		wrong("compare.flush_every: %s must not be longer than compare.rollup_every (%s)", c.Compare.FlushEvery, c.Compare.RollupEvery)
 	}

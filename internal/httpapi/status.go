@@ -23,6 +23,7 @@ type PodStatus struct {
 	Waiting   []Reason         `json:"waiting" nullable:"false" doc:"What the step that the flag wants waits for, as this instance's driver sees it."`
 	Warnings  []Reason         `json:"warnings" nullable:"false" doc:"What an operator should know, and what stops nothing."`
 	Verified  VerifiedStatus   `json:"verified"`
+	Drilled   DrilledStatus    `json:"drilled"`
 	Instances []InstanceStatus `json:"instances" nullable:"false" doc:"Those heard of within the last minute."`
 	Lanes     LaneStatus       `json:"lanes"`
 	Journal   JournalStatus    `json:"journal"`
@@ -40,6 +41,12 @@ type Desired struct {
 type VerifiedStatus struct {
 	Last  *holdover.Verified `json:"last,omitempty" doc:"The newest; absent when there was none."`
 	Clean *holdover.Verified `json:"clean,omitempty" doc:"The newest clean one; absent when there was none."`
+}
+
+// DrilledStatus is how the last rehearsed kills went.
+type DrilledStatus struct {
+	Last   *holdover.Drill `json:"last,omitempty" doc:"The newest; absent when there was none."`
+	Passed *holdover.Drill `json:"passed,omitempty" doc:"The newest that passed; absent when there was none."`
 }
 
 // Readiness is whether the pod may move, in each direction. Back: nothing would
