@@ -159,4 +159,9 @@ type ItemSides struct {
 	// Owed is the units of holds that Redis granted and MySQL could not place: by
 	// so much MySQL has more than Redis.
 	Owed int64 `json:"owed,omitempty"`
+	// Passing is the units of holds that were on their way from one store to the
+	// other when both were read hold by hold: by so much MySQL had more for a moment.
+	Passing int64 `json:"passing,omitempty"`
+	// Lasting is by how much MySQL has more whatever buyers do, by two such readings.
+	Lasting int64 `json:"lasting,omitempty"`
 }

@@ -112,3 +112,19 @@ type Stock struct {
 
 // Free is how many units a reserve could still get: the ledger less the holds.
 func (s Stock) Free() int64 { return s.Available - s.Issued + s.Pooled }
+
+// Standing is what one store has of a shop's items at one moment, hold by hold.
+type Standing struct {
+	Counters []int64        // Redis's, in the order of the items
+	Stocks   []Stock        // MySQL's, one for each location
+	Held     []StandingHold // of each live hold, each of its lines of these items
+	Claiming []StandingHold // Redis's, of claims that are marked: out of the counter too
+	Owed     []StandingHold // MySQL's, of holds that Redis granted and MySQL could not place
+}
+
+// StandingHold is what a hold has of an item.
+type StandingHold struct {
+	Token Token
+	Item  int64
+	Units int64
+}

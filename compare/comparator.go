@@ -64,6 +64,9 @@ func New(cfg Config) (*Comparator, error) {
 	return c, nil
 }
 
+// Run names this run in its rollups.
+func (c *Comparator) Run() string { return c.run }
+
 // newRun names a run: a random name for each start. They sort by their time.
 func newRun(started time.Time) string {
 	id := make([]byte, 6)

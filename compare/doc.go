@@ -42,7 +42,8 @@
 // Redis refused), and whose proof, read at that time, says so:
 //
 //	last-unit-race  both stores' units of each item: one line near its end in both
-//	                and in the answers; and operations in flight, or agreement afterwards
+//	                and in the answers; and operations in flight, or agreement afterwards,
+//	                less the holds that were on their way between the stores
 //	location        the item's units at each location: short at the line's, enough in all;
 //	                or, when Redis refuses, that the stores differ by the units of earlier
 //	                grants that MySQL could not place, and by nothing else
@@ -80,7 +81,9 @@
 //
 // The open period is rewritten in the spool each second: a process that is killed
 // loses no more than that. The next one of its name closes it as torn, unless its
-// lock says that it lives. Files are synced when a period is closed, and not
+// lock says that it lives. A closed period that the disk does not take stays in memory,
+// with up to 29 others, and is tried again each second; only what the system can read
+// and can't make sense of is put aside. Files are synced when a period is closed, and not
 // before: a machine that loses its power may lose the open one, which then can't be
 // read, is put aside and counted.
 //
@@ -119,7 +122,7 @@
 // Observe never waits for the sink, and no panic leaves it: a comparison that
 // panics counts as not comparable. A full queue drops the event and counts
 // that; a sink or a disk that fails or panics is logged once and counted, and the
-// rollup after one that could not be written says that it is lost. A full spool drops
+// rollup after one that could never be written says that it is lost. A full spool drops
 // the oldest, and the next one says so. Half a line at the end of a file is a note,
 // any other that can't be read an error with its file and line.
 // Verify returns an error when a store can't be read: nothing was verified.

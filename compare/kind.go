@@ -78,7 +78,7 @@ func Next(kind Kind, stage holdover.Stage) string {
 	case KindStraddledFlip:
 		step = "Nothing: the stage moved while the call ran. There is one for each call that was under way at a step, and no more."
 	case KindMirrorLost:
-		step = "Read the cause in its proof, then verify and repair the pod: MySQL lacks what this mirror should have written."
+		step = "Mend the cause, which is in its proof. Then verify the pod: MySQL lacked what this mirror should have written; if the verification finds that it still does, repair it."
 	case KindForeignWrite:
 		step = "Find who writes the counter without holdover (the verification names the item), stop it, then repair the counter."
 	case KindUnexplained:

@@ -6,16 +6,16 @@ import (
 	"holdover"
 )
 
-// RecordPlanted counts a verification of reserved shops alone, where a counter
-// was changed on purpose: it must have found a foreign write.
-func (c *Comparator) RecordPlanted(v Verification) {
+// Verified counts a verification of reserved shops alone, where a counter was
+// changed on purpose: it must have found a foreign write.
+func (p *Plant) Verified(v Verification) {
 	got := KindNone
 	if len(v.ForeignWrites) > 0 {
 		got = KindForeignWrite
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.countPlant(KindForeignWrite, got)
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	p.c.countPlant(expectation{want: KindForeignWrite, of: p}, got)
 }
 
 // Except leaves the holds and the stock of reserved shops out of what Verify

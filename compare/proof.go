@@ -23,6 +23,7 @@ const (
 	lackHeadroom       // the ledger had no headroom
 	lackFew            // more was left than operations in flight can explain
 	lackOverlap        // nothing was in flight, and both stores did not agree later
+	lackLasting        // the stores differ whatever buyers do
 	numLacks
 )
 
@@ -34,6 +35,7 @@ var lackTexts = [numLacks]string{
 	"by its proof the stores don't differ by earlier grants that MySQL could not place",
 	"its proof shows no headroom in the ledger", "its proof has more units left than operations in flight can explain",
 	"its proof has no operation in flight and no agreement afterwards",
+	"by its proof the stores differ by their holds, whatever buyers do",
 }
 
 func (l lack) String() string { return nameOf(lackTexts[:], uint8(l), "lack") }
@@ -152,7 +154,7 @@ func disprovedOwed(o *holdover.Observation) lack {
 		if !ok {
 			return lackSides
 		}
-		if _, all := freeAt(s.MySQL, line.Group); s.Redis != all-s.Owed {
+		if _, all := freeAt(s.MySQL, line.Group); s.Redis != all-s.Owed-s.Passing {
 			return lackOwed
 		}
 		owed = owed || s.Owed > 0
@@ -194,8 +196,11 @@ func disprovedRace(o *holdover.Observation, window int64) lack {
 		if !ok {
 			return lackSides
 		}
+		if s.Lasting != 0 {
+			return lackLasting
+		}
 		_, all := freeAt(s.MySQL, 0)
-		equal = equal && s.Redis == all
+		equal = equal && s.Redis == all-s.Passing
 		most := addUnits(line.Quantity, window)
 		said := func(a *holdover.Answer) bool { return i >= len(a.Remaining) || a.Remaining[i] <= most }
 		near = near || s.Redis <= most && all <= most && said(&o.Redis) && said(&o.MySQL)

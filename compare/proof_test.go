@@ -73,6 +73,7 @@ func TestEvidenceNeedsItsProof(t *testing.T) {
 		}},
 		{KindLastUnitRace, reserve(holdover.EvidenceLastUnits), map[string]spoil{
 			"none": {none, lackProof}, "empty": {empty, lackSides}, "one item only": {oneItem, lackSides},
+			"lasting":                 {func(o *holdover.Observation) { o.Proof.Sides[1].Lasting = -1 }, lackLasting},
 			"alone, and no agreement": {func(o *holdover.Observation) { o.Proof.Overlapping = 0 }, lackOverlap},
 			"plenty in redis": {func(o *holdover.Observation) {
 				for i := range o.Proof.Sides {
@@ -116,7 +117,11 @@ func TestAgreementAfterwardsProvesARace(t *testing.T) {
 	if f := classify(&o, 64); f.kind != KindLastUnitRace {
 		t.Errorf("%s: %s", f.kind, why(f, &o))
 	}
-	o.Proof.Sides[1].Redis = 1 // of one item only
+	o.Proof.Sides[1].Redis, o.Proof.Sides[1].Passing = -1, 1 // one was on its way
+	if f := classify(&o, 64); f.kind != KindLastUnitRace {
+		t.Errorf("%s: %s", f.kind, why(f, &o))
+	}
+	o.Proof.Sides[1].Redis, o.Proof.Sides[1].Passing = 1, 0 // of one item only
 	if f := classify(&o, 64); f.kind != KindUnexplained || f.lack != lackOverlap {
 		t.Errorf("%s: %s", f.kind, why(f, &o))
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,6 +20,8 @@ type runSpool struct {
 	run  string
 	max  int
 	lock *os.File // tells other processes that this run lives
+
+	pending []Rollup // closed periods that the disk has not taken, in their order
 }
 
 func openRunSpool(dir, pod, instance, run string, most int) (*runSpool, error) {
@@ -39,24 +42,54 @@ func (s *runSpool) pathOf(r *Rollup, end string) string {
 	return filepath.Join(s.dir, spoolName(s.prefix, r.Run, r.Seq)+end)
 }
 
+// maxPending is how many closed periods wait in memory for a disk that takes none.
+const maxPending = 30
+
 // flush replaces the file of the open period. It is not synced: a process that
 // is killed leaves it whole, a machine that loses its power may not.
-func (s *runSpool) flush(r Rollup) error {
-	r.Torn = true // unless it is closed after all
-	return s.replace(s.pathOf(&r, openEnd), r, false)
-}
-
-// close turns the open period's file into one that waits, and returns how many
-// waiting ones it dropped that the next rollup has to tell of.
-func (s *runSpool) close(r Rollup) (lost uint64, err error) {
-	open := s.pathOf(&r, openEnd)
-	if err := s.replace(open, r, true); err != nil {
-		return 0, errors.Join(err, ignoreMissing(os.Remove(open)))
-	}
-	if err := os.Rename(open, s.pathOf(&r, closedEnd)); err != nil {
+func (s *runSpool) flush(r Rollup) (lost uint64, err error) {
+	if err := s.relock(); err != nil {
 		return 0, err
 	}
-	return s.trim()
+	lost, err = s.store()
+	r.Torn = true // unless it is closed after all
+	return lost, errors.Join(err, s.replace(s.pathOf(&r, openEnd), r, false))
+}
+
+// close turns the open period's file into one that waits, and those before it that
+// the disk did not take. One that it does not take now stays in memory for the next
+// flush. lost is what the next rollup has to tell of.
+func (s *runSpool) close(r Rollup) (lost uint64, err error) {
+	s.pending = append(s.pending, r)
+	if lost, err = s.store(); len(s.pending) > maxPending {
+		gone := s.pending[0]
+		s.pending[1].Lost += gone.Lost + 1
+		s.pending = slices.Delete(s.pending, 0, 1)
+		err = fmt.Errorf("rollup %d is lost: the disk has taken none for %d periods: %w", gone.Seq, maxPending, err)
+		_ = s.disk.Remove(s.pathOf(&gone, openEnd)) // what a flush left of it is told as lost
+	}
+	return lost, err
+}
+
+// store writes the closed periods that wait for it, in their order, up to the first
+// that the disk does not take. Each step can be repeated.
+func (s *runSpool) store() (lost uint64, err error) {
+	for len(s.pending) > 0 {
+		r := s.pending[0]
+		open := s.pathOf(&r, openEnd)
+		if err := s.replace(open, r, true); err != nil {
+			return lost, err
+		}
+		if err := s.disk.Rename(open, s.pathOf(&r, closedEnd)); err != nil {
+			return lost, err
+		}
+		s.pending = slices.Delete(s.pending, 0, 1)
+		gone, err := s.trim()
+		if lost += gone; err != nil {
+			return lost, err
+		}
+	}
+	return lost, nil
 }
 
 // replace writes a file whole or not at all.
@@ -65,22 +98,14 @@ func (s *runSpool) replace(path string, r Rollup, sync bool) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(path + newEnd)
-	if err != nil {
-		return err
+	if err := s.write(path+newEnd, append(b, '\n'), sync); err != nil {
+		return errors.Join(err, ignoreMissing(s.disk.Remove(path+newEnd)))
 	}
-	_, err = f.Write(append(b, '\n'))
-	if sync {
-		err = errors.Join(err, f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(path+newEnd))
-	}
-	return os.Rename(path+newEnd, path)
+	return s.disk.Rename(path+newEnd, path)
 }
 
 // trim drops the oldest that wait above the bound. The next one of the same run
-// says so before its predecessor goes; where there is none, the caller does.
+// says so; where there is none, the caller does.
 func (s *runSpool) trim() (lost uint64, err error) {
 	names, err := s.list(closedEnd)
 	if err != nil {
@@ -89,14 +114,19 @@ func (s *runSpool) trim() (lost uint64, err error) {
 	for len(names) > s.max {
 		oldest := filepath.Join(s.dir, names[0])
 		gone := uint64(1)
-		if r, err := readSpooled(oldest); err == nil {
+		r, err := readFrom(s.disk, oldest)
+		switch {
+		case err == nil:
 			gone += r.Lost
-		}
-		if !s.tell(names, gone) {
-			lost += gone
-		}
-		if err := ignoreMissing(os.Remove(oldest)); err != nil {
+		case passing(err):
 			return lost, err
+		}
+		switch err := s.disk.Remove(oldest); {
+		case errors.Is(err, fs.ErrNotExist): // it was sent meanwhile
+		case err != nil:
+			return lost, err
+		case !s.tell(names, gone):
+			lost += gone
 		}
 		names = names[1:]
 	}
@@ -115,18 +145,19 @@ func (s *runSpool) tell(names []string, gone uint64) bool {
 		return false
 	}
 	path := filepath.Join(s.dir, names[1])
-	r, err := readSpooled(path)
+	r, err := readFrom(s.disk, path)
 	if err != nil {
-		return false
+		return true // the gap in the numbers of its run tells
 	}
 	r.Lost += gone
-	return s.replace(path, r, true) == nil
+	_ = s.replace(path, r, true) // else the gap does
+	return true
 }
 
 // adopt closes what this instance's dead runs left open, and returns those
 // periods that could be read.
 func (s *runSpool) adopt() (torn []Rollup, err error) {
-	entries, err := os.ReadDir(s.dir)
+	entries, err := s.disk.ReadDir(s.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -150,19 +181,24 @@ func (s *runSpool) adopt() (torn []Rollup, err error) {
 			errs = append(errs, err)
 			continue
 		}
+		whole := true
 		for _, name := range left[run] {
 			switch {
 			case strings.HasSuffix(name, newEnd):
-				errs = append(errs, ignoreMissing(os.Remove(filepath.Join(s.dir, name))))
+				errs = append(errs, ignoreMissing(s.disk.Remove(filepath.Join(s.dir, name))))
 			case strings.HasSuffix(name, openEnd):
 				r, err := s.closeTorn(name)
 				if err == nil {
 					torn = append(torn, r)
 				}
 				errs = append(errs, ignoreMissing(err))
+				whole = whole && !passing(err)
 			}
 		}
-		errs = append(errs, ignoreMissing(os.Remove(s.path(run+lockEnd))), lock.Close())
+		if whole { // else the next pass goes on with it
+			errs = append(errs, ignoreMissing(s.disk.Remove(s.path(run+lockEnd))))
+		}
+		errs = append(errs, lock.Close())
 	}
 	return torn, errors.Join(errs...)
 }
@@ -172,20 +208,40 @@ func (s *runSpool) adopt() (torn []Rollup, err error) {
 func (s *runSpool) closeTorn(name string) (Rollup, error) {
 	open := filepath.Join(s.dir, name)
 	closed := strings.TrimSuffix(open, openEnd) + closedEnd
-	r, err := readSpooled(open)
+	r, err := readFrom(s.disk, open)
 	if err != nil {
-		if ignoreMissing(err) == nil {
+		if ignoreMissing(err) == nil || passing(err) {
 			return r, err
 		}
 		bad := strings.TrimSuffix(open, openEnd) + badEnd
-		return r, fmt.Errorf("the open period of a killed process can't be read and is put aside: %w", errors.Join(err, os.Rename(open, bad)))
+		return r, fmt.Errorf("the open period of a killed process can't be read and is put aside: %w", errors.Join(err, s.disk.Rename(open, bad)))
 	}
-	return r, os.Rename(open, closed)
+	return r, s.disk.Rename(open, closed)
+}
+
+// relock takes the lock anew when somebody has removed its file: a process of the
+// same name would take this run for a dead one.
+func (s *runSpool) relock() error {
+	mine, err := s.lock.Stat()
+	if err != nil {
+		return err
+	}
+	path := s.path(s.run + lockEnd)
+	if there, err := s.disk.Stat(path); err == nil && os.SameFile(mine, there) {
+		return nil
+	}
+	lock, err := lockFile(path)
+	if err != nil {
+		return err
+	}
+	old := s.lock
+	s.lock = lock
+	return old.Close()
 }
 
 // end gives the run's lock up. The process has closed its last period.
 func (s *runSpool) end() error {
-	return errors.Join(ignoreMissing(os.Remove(s.path(s.run+lockEnd))), s.lock.Close())
+	return errors.Join(ignoreMissing(s.disk.Remove(s.path(s.run+lockEnd))), s.lock.Close())
 }
 
 // lockFile opens a file and locks it until it is closed, or its process ends.

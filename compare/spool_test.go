@@ -21,7 +21,7 @@ func spooled(t *testing.T, dir, run string, most, n int) *runSpool {
 	at := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	for seq := 1; seq <= n; seq++ {
 		r := Rollup{Pod: "p", Instance: "a", Run: run, Seq: uint64(seq), From: at, To: at.Add(time.Minute)}
-		if err := s.flush(r); err != nil {
+		if _, err := s.flush(r); err != nil {
 			t.Fatal(err)
 		}
 		if lost, err := s.close(r); err != nil || lost != 0 {
@@ -215,8 +215,18 @@ func TestNamesOfFilesSurviveAnyName(t *testing.T) {
 	}
 }
 
-// A rollup that the disk does not take is lost, and the next one says so.
-func TestRollupAfterAFullDiskSaysWhatIsLost(t *testing.T) {
+// A rollup that the disk does not take waits in memory. When too many wait the oldest
+// are lost, and the next one says so.
+func TestRollupsOutliveAFullDisk(t *testing.T) {
+	for _, c := range []struct {
+		minutes     int
+		first, lost uint64 // after the first minute's
+	}{{2, 2, 0}, {maxPending + 2, 4, 2}} {
+		testFullDisk(t, c.minutes, c.first, c.lost)
+	}
+}
+
+func testFullDisk(t *testing.T, minutes int, first, before uint64) {
 	synctest.Test(t, func(t *testing.T) {
 		spool := t.TempDir()
 		c := start(t, Config{Spool: spool, Instance: "a"})
@@ -226,7 +236,7 @@ func TestRollupAfterAFullDiskSaysWhatIsLost(t *testing.T) {
 		if err := os.Rename(spool, spool+".away"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Minute) // two that can't be written
+		time.Sleep(time.Duration(minutes) * time.Minute) // as many that can't be written
 		synctest.Wait()
 		if err := os.Rename(spool+".away", spool); err != nil {
 			t.Fatal(err)
@@ -235,8 +245,8 @@ func TestRollupAfterAFullDiskSaysWhatIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		seqs, lost := numbers(t, OpenSpool(spool, "p", "a"))
-		if !slices.Equal(seqs, []uint64{1, 4}) || !slices.Equal(lost, []uint64{0, 2}) {
-			t.Errorf("numbers %v, lost before them %v", seqs, lost)
+		if len(seqs) != minutes+2-int(before) || seqs[0] != 1 || seqs[1] != first || seqs[len(seqs)-1] != uint64(minutes+2) || lost[1] != before || slices.Max(lost) != before {
+			t.Errorf("%d minutes: numbers %v, lost before them %v", minutes, seqs, lost)
 		}
 		if n := c.Counts().EventsFailed; n < 2 {
 			t.Errorf("%d failures counted", n)

@@ -239,7 +239,32 @@ func (v Verification) Summary() string {
 		word = fmt.Sprintf("not clean: %d differences (%d of them holds older than dual writing), %d unsettled", v.Count, v.PreDual, v.UnsettledCount)
 	}
 	return fmt.Sprintf("%s; %s in redis, %d in mysql, %s, %s in %s",
-		word, counted(v.HoldsRedis, "hold"), v.HoldsMySQL, counted(v.Items, "item"), counted(v.Rounds, "look"), v.Took.Round(time.Millisecond))
+		word, counted(v.HoldsRedis, "hold"), v.HoldsMySQL, counted(v.Items, "item"), counted(v.Rounds, "look"), v.Took.Round(time.Millisecond)) + v.found()
+}
+
+// maxFound bounds the text about one difference in a summary, in bytes.
+const maxFound = 300
+
+// found says what the differences are, by kind, and which is the first.
+func (v Verification) found() string {
+	kinds, counts := []DifferenceKind{}, map[DifferenceKind]int{}
+	for _, d := range v.Differences {
+		if counts[d.Kind]++; counts[d.Kind] == 1 {
+			kinds = append(kinds, d.Kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, k := range kinds {
+		parts = append(parts, fmt.Sprintf("%s %d", k, counts[k]))
+	}
+	first := v.Differences[0].String()
+	if len(first) > maxFound {
+		first = strings.ToValidUTF8(first[:maxFound], "") + "..."
+	}
+	return fmt.Sprintf("; of the first %d: %s; one is %s", len(v.Differences), strings.Join(parts, ", "), first)
 }
 
 // counted says "1 hold" and "2 holds".

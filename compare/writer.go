@@ -39,6 +39,7 @@ type writer struct {
 	from    time.Time // its begin
 	ends    time.Time // when it is to be closed
 	lost    uint64    // rollups that were dropped before it
+	left    bool      // what dead runs left open is still to be closed
 }
 
 type waiting struct {
@@ -55,6 +56,7 @@ func newWriter(c *Comparator, sink io.WriteCloser) (*writer, error) {
 		return w, nil
 	}
 	var err error
+	w.left = true
 	w.spool, err = openRunSpool(c.cfg.Spool, c.cfg.Pod, c.cfg.Instance, c.run, c.cfg.SpoolMax)
 	return w, err
 }
@@ -108,6 +110,7 @@ func (w *writer) tick(now time.Time) {
 	if now.Before(w.ends) {
 		w.flush(now)
 	} else {
+		w.adopt()
 		_ = w.closePeriod(now, false)
 		w.ends = after(now, w.c.cfg.RollupEvery)
 	}
@@ -137,7 +140,11 @@ func (w *writer) flush(now time.Time) {
 	r := c.rollup(c.period, w.seq, w.from, plain(now))
 	c.folding.Unlock()
 	r.Lost = w.lost
-	_ = w.guarded(func() error { return w.spool.flush(r) })
+	_ = w.guarded(func() error {
+		lost, err := w.spool.flush(r)
+		w.lost += lost
+		return err
+	})
 }
 
 // closePeriod closes the period: a line in the event file, a file in the spool.
@@ -158,9 +165,7 @@ func (w *writer) closePeriod(now time.Time, final bool) error {
 	if w.spool != nil {
 		err = errors.Join(err, w.guarded(func() error {
 			lost, err := w.spool.close(r)
-			if w.lost = lost; err != nil {
-				w.lost = r.Lost + 1 // what this one said goes on with the next one
-			}
+			w.lost += lost
 			return err
 		}))
 	}
@@ -169,11 +174,12 @@ func (w *writer) closePeriod(now time.Time, final bool) error {
 
 // adopt closes what runs of this pod and instance left open that were killed.
 func (w *writer) adopt() {
-	if w.spool == nil {
+	if w.spool == nil || !w.left {
 		return
 	}
 	_ = w.guarded(func() error {
 		torn, err := w.spool.adopt()
+		w.left = passing(err)
 		for _, r := range torn {
 			w.c.cfg.Logger.Warn("a process of this name ended without closing its comparison: it is closed now, as torn; what it saw after its last flush is not known",
 				"pod", r.Pod, "instance", r.Instance, "run", r.Run, "seq", r.Seq, "until", r.To)

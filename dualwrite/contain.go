@@ -99,6 +99,10 @@ func (c *containedRedis) Counters(ctx context.Context, shop int64, items []int64
 	return contained(c.store, c.pod, "read counters", holdover.Token{}, func() ([]int64, error) { return c.redis.Counters(ctx, shop, items) })
 }
 
+func (c *containedRedis) Standing(ctx context.Context, shop int64, items []int64) (holdover.Standing, error) {
+	return contained(c.store, c.pod, "read hold by hold", holdover.Token{}, func() (holdover.Standing, error) { return c.redis.Standing(ctx, shop, items) })
+}
+
 func (c *containedRedis) Trip(ctx context.Context, f holdover.Fence, facts []holdover.Hold) error {
 	return containedErr(c.store, c.pod, "trip", holdover.Token{}, func() error { return c.redis.Trip(ctx, f, facts) })
 }
@@ -159,8 +163,24 @@ func (c *containedMySQL) Owe(ctx context.Context, h holdover.Hold) error {
 	return containedErr(c.store, c.pod, "note a debt", h.Token, func() error { return c.mysql.Owe(ctx, h) })
 }
 
-func (c *containedMySQL) Owed(ctx context.Context, shop int64, items []int64) (map[int64]int64, error) {
-	return contained(c.store, c.pod, "read debts", holdover.Token{}, func() (map[int64]int64, error) { return c.mysql.Owed(ctx, shop, items) })
+func (c *containedMySQL) Levels(ctx context.Context, shop int64, items []int64) (stocks []holdover.Stock, owed map[int64]int64, err error) {
+	err = containedErr(c.store, c.pod, "probe", holdover.Token{}, func() (err error) {
+		stocks, owed, err = c.mysql.Levels(ctx, shop, items)
+		return err
+	})
+	return stocks, owed, err
+}
+
+func (c *containedMySQL) Standing(ctx context.Context, shop int64, items []int64) (holdover.Standing, error) {
+	return contained(c.store, c.pod, "read hold by hold", holdover.Token{}, func() (holdover.Standing, error) { return c.mysql.Standing(ctx, shop, items) })
+}
+
+func (c *containedMySQL) NoteLate(ctx context.Context, token holdover.Token, fact holdover.State) error {
+	return containedErr(c.store, c.pod, "note a late fact", token, func() error { return c.mysql.NoteLate(ctx, token, fact) })
+}
+
+func (c *containedMySQL) CameLate(ctx context.Context, token holdover.Token, fact holdover.State) (bool, error) {
+	return contained(c.store, c.pod, "read a late fact", token, func() (bool, error) { return c.mysql.CameLate(ctx, token, fact) })
 }
 
 func (c *containedMySQL) Owes(ctx context.Context, token holdover.Token) (bool, error) {
@@ -193,6 +213,14 @@ func (c *containedMySQL) LastVerified(ctx context.Context) (last, clean holdover
 
 func (c *containedMySQL) RecordVerified(ctx context.Context, v holdover.Verified) error {
 	return containedErr(c.store, c.pod, "record a verification", holdover.Token{}, func() error { return c.mysql.RecordVerified(ctx, v) })
+}
+
+func (c *containedMySQL) LastDrill(ctx context.Context) (last, passed holdover.Drill, err error) {
+	err = containedErr(c.store, c.pod, "read the last drill", holdover.Token{}, func() (err error) {
+		last, passed, err = c.mysql.LastDrill(ctx)
+		return err
+	})
+	return last, passed, err
 }
 
 func (c *containedMySQL) FenceHistory(ctx context.Context, limit int) ([]holdover.Fence, error) {

@@ -17,7 +17,7 @@ func TestDebtExplainsALaterRefusal(t *testing.T) {
 	debt := request(r.shop, holdover.NewToken(), holdover.Line{Item: 5, Group: 2, Quantity: 2})
 	wantOK(t, "redis sees the sum", reserveOn(r.f, debt))
 	eventually(t, "it is a debt", func() bool {
-		owed, err := r.mysql.Owed(t.Context(), r.shop, []int64{4, 5})
+		_, owed, err := r.mysql.Levels(t.Context(), r.shop, []int64{4, 5})
 		return err == nil && len(owed) == 1 && owed[5] == 2
 	})
 
@@ -37,7 +37,7 @@ func TestDebtExplainsALaterRefusal(t *testing.T) {
 
 	wantOK(t, "release", releaseOn(r.f, r.shop, debt.Token))
 	eventually(t, "nothing is owed", func() bool {
-		owed, err := r.mysql.Owed(t.Context(), r.shop, []int64{5})
+		_, owed, err := r.mysql.Levels(t.Context(), r.shop, []int64{5})
 		return err == nil && len(owed) == 0
 	})
 	wantOK(t, "reserve", reserveOn(other, request(r.shop, holdover.NewToken(), holdover.Line{Item: 5, Group: 1, Quantity: 3})))
@@ -52,7 +52,7 @@ func TestDebtLastsAsLongAsItsHold(t *testing.T) {
 	wantOK(t, "reserve", reserveOn(r.f, q))
 	rec.last(t, q.Token, 1)
 	owed := func() int64 {
-		m, err := r.mysql.Owed(t.Context(), r.shop, []int64{5})
+		_, m, err := r.mysql.Levels(t.Context(), r.shop, []int64{5})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -89,7 +89,7 @@ func (f *Facade) claim(ctx context.Context, v *view, a *attempt, shop int64, par
 		f.clearInRedis(v, h)
 		return f.ended(v, holdover.StoreMySQL, h, shop, holdover.StateClaimed, nil, "mysql knows how it ended")
 	}
-	if v.Stage == holdover.StageShadow && h.Missing {
+	if v.Stage.Dual() && h.Missing {
 		f.clearAndLook(v, o, marked, h)
 	} else {
 		f.observeDual(v, o)
@@ -283,8 +283,11 @@ func (f *Facade) end(ctx context.Context, v *view, a *attempt, shop int64, how h
 	if err == nil {
 		o.noteExpiry(h, known)
 	}
-	if !h.Again || !known.Again {
+	switch {
+	case err != nil:
 		f.observeDual(v, o)
+	case !h.Again || !known.Again:
+		f.observeEnd(ctx, v, o, h, known)
 	}
 	switch {
 	case err != nil: // the end is a fact in Redis already: it follows as unmirrored

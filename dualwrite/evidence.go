@@ -167,11 +167,7 @@ func (f *Facade) bothSides(ctx context.Context, shop int64, items []int64) ([]ho
 	if err != nil {
 		return nil, err
 	}
-	stocks, err := f.mysql.Probe(ctx, shop, items)
-	if err != nil {
-		return nil, err
-	}
-	owed, err := f.mysql.Owed(ctx, shop, items)
+	stocks, owed, err := f.mysql.Levels(ctx, shop, items)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func TestPoolShortIsEvidence(t *testing.T) {
 			for _, overlapping := range []bool{false, true} {
 				q := r.one()
 				matches := func(c call) bool { return mysqlOps("Vote", "Apply")(c) && c.token == q.Token }
-				r.next(matches, refuse(func() {
+				r.inject(matches, refuse(func() { // each time: a refusal by a pool that is not empty is asked again
 					if !overlapping {
 						return
 					}

@@ -47,12 +47,14 @@ type Config struct {
 	RebuildPause time.Duration // before a rebuild reads MySQL: calls that knew the old Redis end meanwhile; CallTimeout
 	RebuildEnded time.Duration // ended holds whose expiry is not longer ago get an end record in a rebuilt Redis; 72 h
 	RecheckEvery time.Duration // between looks at a difference that may be lag; 100 ms
-	RecheckTries int           // looks before it is given up as not comparable; 60
+	RecheckTries int           // looks before its items, which never stand still, are read hold by hold; 60
+	ReadingEvery time.Duration // between two readings of live holds, which Redis serves nobody else beside; 1 s
 	RecheckMax   int           // differences waiting; 1,024
 
 	InstanceMaxAge time.Duration // a heartbeat older than this is a dead instance; 3 s
 	ReadinessEvery time.Duration // between two assessments of readiness by Run; 500 ms, negative: none
 	VerifiedMaxAge time.Duration // a clean verification older than this is a reason against a step; 1 h
+	DrillMaxAge    time.Duration // a step forward needs a drill that passed and is younger than this; none
 
 	// Observe is given every dual operation. It must not block; a panic in it
 	// is contained.
@@ -88,7 +90,7 @@ func (c *Config) setDefaults() error {
 		{&c.ReaperGrace, 5 * time.Second}, {&c.ClaimAge, 2 * time.Second},
 		{&c.DrainEvery, 200 * time.Millisecond}, {&c.AwayFor, 500 * time.Millisecond},
 		{&c.RebuildPause, 0}, {&c.RebuildEnded, 72 * time.Hour},
-		{&c.RecheckEvery, 100 * time.Millisecond}, {&c.InstanceMaxAge, 3 * time.Second},
+		{&c.RecheckEvery, 100 * time.Millisecond}, {&c.ReadingEvery, time.Second}, {&c.InstanceMaxAge, 3 * time.Second},
 		{&c.ReadinessEvery, 500 * time.Millisecond}, {&c.VerifiedMaxAge, time.Hour},
 	} {
 		if *d.field < 0 && d.field != &c.ReadinessEvery {

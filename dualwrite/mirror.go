@@ -32,7 +32,7 @@ func (f *Facade) mirrorGrant(v *view, o record, g holdover.Grant) {
 				return err
 			case h.State != holdover.StateHeld:
 				o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeShed, "the hold had ended before it was mirrored: "+h.State.String()
-				f.noteDebt(ctx, g.Hold) // whoever ended it sees by that that the grant came, see judgeMissed
+				f.cameLate(ctx, g.Hold.Token, holdover.StateHeld)
 			}
 			o.MySQL.State = h.State
 			o.noteMove(f.view.Load().Epoch)
@@ -59,6 +59,9 @@ func (f *Facade) mirrorEnd(v *view, o record, h holdover.Hold) {
 			if known.State == holdover.StateClaimed {
 				o.MySQL.Outcome = holdover.OutcomeRefused
 				f.log.Error("redis ended a hold that mysql knows as claimed", "token", h.Token, "redis", h.State)
+			}
+			if overtaken(h, known) {
+				f.cameLate(ctx, h.Token, h.State)
 			}
 			if !h.Again || !known.Again {
 				o.noteExpiry(h, known)

@@ -2,6 +2,7 @@ package dualwrite_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,8 +32,6 @@ func missing(t *testing.T, state holdover.State) (*rig, *recorder, *atomic.Bool)
 	r, rec := observed(t, holdover.StageShadow, 5, func(c *dualwrite.Config) {
 		c.MySQL, c.ReaperGrace, c.LaneLag = deafMySQL{c.MySQL, state, deaf}, 2500*time.Millisecond, time.Second
 	})
-	began := time.Now()
-	eventually(t, "dual writing began more than a second ago", func() bool { return time.Since(began) > 1200*time.Millisecond })
 	return r, rec, deaf
 }
 
@@ -82,25 +81,153 @@ func TestEndThatOvertakesItsGrantIsNoDifference(t *testing.T) {
 	wantEvidence(t, seen.last(t, q.Token, 1), granted, granted)
 }
 
-// Redis ended it and MySQL never heard: MySQL's own reaper finds it after its time.
-func TestLostEndShowsAtItsExpiry(t *testing.T) {
-	r, rec, deaf := missing(t, holdover.StateReleased)
+// What Redis ended and MySQL never heard of shows when MySQL hears of the end again:
+// when its own reaper comes, or when the buyer asks once more. In all stages.
+func TestLostEndShowsWhenItIsMadeUpFor(t *testing.T) {
+	for _, stage := range []holdover.Stage{holdover.StageShadow, holdover.StageJoint, holdover.StageMySQL} {
+		for name, again := range map[string]func(t *testing.T, r *rig, token holdover.Token){
+			"reaper": func(t *testing.T, r *rig, token holdover.Token) {
+				eventually(t, "MySQL's reaper finds it", func() bool {
+					if err := r.f.SweepOnce(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					return r.mysqlState(t, token) == "released"
+				})
+			},
+			"repeat": func(t *testing.T, r *rig, token holdover.Token) {
+				wantOK(t, "release again", releaseOn(r.f, r.shop, token))
+			},
+		} {
+			t.Run(stage.String()+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				deaf := new(atomic.Bool)
+				r, rec := observed(t, stage, 5, func(c *dualwrite.Config) {
+					c.MySQL, c.ReaperGrace = deafMySQL{c.MySQL, holdover.StateReleased, deaf}, 300*time.Millisecond
+					c.InstanceMaxAge = time.Second
+				})
+				q := r.one()
+				q.TTL = time.Second
+				wantOK(t, "reserve", reserveOn(r.f, q))
+				rec.last(t, q.Token, 1)
+				deaf.Store(true)
+				wantOK(t, "release", releaseOn(r.f, r.shop, q.Token))
+				wantEvidence(t, rec.last(t, q.Token, 2), granted, granted)
+				deaf.Store(false)
+				again(t, r, q.Token)
+				o := rec.last(t, q.Token, 3)
+				if wantEvidence(t, o, granted, denied); o.MySQL.Err == "" {
+					t.Error("it does not say what MySQL missed")
+				}
+			})
+		}
+	}
+}
+
+// Redis knows a hold as claimed only when the ledger has it. One that MySQL holds
+// still is told, once, and made up for.
+func TestLostClaimShowsAtItsExpiry(t *testing.T) {
+	for _, stage := range []holdover.Stage{holdover.StageShadow, holdover.StageJoint, holdover.StageMySQL} {
+		t.Run(stage.String(), func(t *testing.T) {
+			deaf := new(atomic.Bool)
+			r, rec := observed(t, stage, 5, func(c *dualwrite.Config) {
+				c.MySQL, c.ReaperGrace = deafMySQL{c.MySQL, holdover.StateClaimed, deaf}, 100*time.Millisecond
+			})
+			q := r.one()
+			q.TTL = time.Second
+			wantOK(t, "reserve", reserveOn(r.f, q))
+			rec.last(t, q.Token, 1)
+			deaf.Store(true)
+			wantOK(t, "claim", claimOn(r.f, r.shop, q.Token))
+			wantEvidence(t, rec.last(t, q.Token, 2), granted, granted)
+			eventually(t, "redis knows", func() bool { return r.redisState(t, q.Token) == "claimed" })
+			deaf.Store(false)
+			sweep := func() {
+				if err := r.f.SweepOnce(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			eventually(t, "the claim is made up for", func() bool { sweep(); return r.mysqlState(t, q.Token) == "claimed" })
+			sweep()
+			o := rec.last(t, q.Token, 3)
+			wantEvidence(t, o, granted, denied)
+			if n := len(rec.of(q.Token)); n != 3 || o.MySQL.State != holdover.StateHeld {
+				t.Errorf("%d observations, the last with mysql %s", n, o.MySQL.State)
+			}
+			if left := r.ledger(t, r.shop, 1); left != 4 {
+				t.Errorf("%d in the ledger, want 4", left)
+			}
+		})
+	}
+}
+
+// An end that is on its way when somebody else makes it in MySQL is no difference,
+// whoever looks: it notes that it came.
+func TestEndThatIsOvertakenIsNoDifference(t *testing.T) {
+	for _, stage := range []holdover.Stage{holdover.StageShadow, holdover.StageJoint, holdover.StageMySQL} {
+		t.Run(stage.String(), func(t *testing.T) {
+			t.Parallel()
+			r, rec := observed(t, stage, 5)
+			seen := new(recorder)
+			other := r.another(t, func(c *dualwrite.Config) { c.Observe, c.LaneLag = seen.observe, 50*time.Millisecond })
+			q := r.one()
+			wantOK(t, "reserve", reserveOn(r.f, q))
+			rec.last(t, q.Token, 1)
+			g := newGate(t)
+			r.next(func(c call) bool { return mysqlOps("Apply")(c) && c.token == q.Token }, g.hang)
+			done := make(chan outcome, 1)
+			go func() { done <- releaseOn(r.f, r.shop, q.Token) }()
+			g.wait(t)
+			wantOK(t, "release elsewhere", releaseOn(other, r.shop, q.Token))
+			eventually(t, "MySQL has its end", func() bool { return r.mysqlState(t, q.Token) == "released" })
+			g.open()
+			wantOK(t, "release", <-done)
+			wantEvidence(t, rec.last(t, q.Token, 2), granted, granted)
+			wantEvidence(t, seen.last(t, q.Token, 1), granted, granted)
+		})
+	}
+}
+
+// What an instance had on its way when it died is lost, and that is what it is told as.
+func TestDeadInstanceExplainsALostEnd(t *testing.T) {
+	deaf := new(atomic.Bool)
+	r, rec := observed(t, holdover.StageJoint, 5, func(c *dualwrite.Config) {
+		c.MySQL, c.InstanceMaxAge = deafMySQL{c.MySQL, holdover.StateReleased, deaf}, time.Second
+	})
 	q := r.one()
-	q.TTL = 200 * time.Millisecond
 	wantOK(t, "reserve", reserveOn(r.f, q))
-	rec.last(t, q.Token, 1)
+	eventually(t, "another instance lives after the grant", func() bool {
+		return r.redis.Heartbeat(t.Context(), holdover.Instance{Name: "checkout", ID: "0123456789"}) == nil
+	})
 	deaf.Store(true)
 	wantOK(t, "release", releaseOn(r.f, r.shop, q.Token))
-	wantEvidence(t, rec.last(t, q.Token, 2), granted, granted)
 	deaf.Store(false)
-	eventually(t, "MySQL's reaper finds it", func() bool {
+	wantOK(t, "release again", releaseOn(r.f, r.shop, q.Token))
+	o := rec.last(t, q.Token, 3)
+	wantEvidence(t, o, granted, denied, holdover.EvidenceMirrorLost)
+	if !strings.Contains(o.Proof.Cause, "checkout") {
+		t.Errorf("cause %q", o.Proof.Cause)
+	}
+}
+
+// In mysql a hold that Redis has still, long after MySQL ended it otherwise, is told.
+func TestLostEndInRedisIsTold(t *testing.T) {
+	r, rec := observed(t, holdover.StageMySQL, 5, func(c *dualwrite.Config) { c.ReaperGrace = 100 * time.Millisecond })
+	q := r.one()
+	q.TTL = time.Second
+	wantOK(t, "reserve", reserveOn(r.f, q))
+	rec.last(t, q.Token, 1)
+	fence, err := r.f.Agreed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.mysql.End(t.Context(), fence.Epoch, r.shop, q.Token, holdover.StateReleased, false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "redis follows", func() bool {
 		if err := r.f.SweepOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return len(rec.of(q.Token)) >= 3
+		return r.redisState(t, q.Token) == "released"
 	})
-	o := rec.last(t, q.Token, 3)
-	if wantEvidence(t, o, granted, denied); o.Op != holdover.OpExpire {
-		t.Errorf("seen at its %s", o.Op)
-	}
+	wantEvidence(t, rec.last(t, q.Token, 2), denied, granted)
 }

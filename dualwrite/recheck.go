@@ -8,24 +8,19 @@ import (
 	"holdover"
 )
 
-// agreeLooks is how often in a row the stores must agree about an item before a
-// difference was lag: where buyers come and go, a lasting one looks like agreement
-// now and then.
-const agreeLooks = 3
-
 // recheck is a difference that may be nothing but lag: one store has the units
 // of an end or a grant already, the other not yet.
 type recheck struct {
 	o     record
 	tries int
 	next  time.Time
-	seen  []holdover.ItemSides         // at the last look
-	since time.Time                    // since when it looks the same
-	equal map[int64]holdover.ItemSides // items, as they were seen equal in both stores, agreeLooks times in a row
-	agree map[int64]int                // looks in a row at which they were
+	seen  []holdover.ItemSides // at the last look
+	since time.Time            // since when it looks the same
 
-	missed  string    // of an end: what MySQL seems to have missed, see noteMissed
-	granted time.Time // then: when Redis granted the hold
+	missed missed    // of an end: what MySQL seems to have missed; its fact is zero else
+	first  *reading  // once it never stood still: the first of two, see reading.go
+	late   int       // readings that differed while mirror work was late
+	until  time.Time // when the readings are given up
 }
 
 // settle observes equal answers at once, and so those that can't be compared;
@@ -42,7 +37,7 @@ func (f *Facade) settle(v *view, o record) {
 		return
 	}
 	select {
-	case f.rechecks <- recheck{o: o, next: time.Now().Add(f.cfg.RecheckEvery), equal: make(map[int64]holdover.ItemSides), agree: make(map[int64]int)}:
+	case f.rechecks <- recheck{o: o, next: time.Now().Add(f.cfg.RecheckEvery)}:
 	default:
 		o.Marks |= holdover.MarkUndecided
 		notCompared(&o, holdover.OutcomeShed, "too many differences are waiting for their re-check")
@@ -75,70 +70,66 @@ func notCompared(o *record, outcome holdover.Outcome, why string) {
 	shadow.Outcome, shadow.Err = outcome, why
 }
 
-// recheckLoop looks again at differences until both stores agree about each
-// item at one moment, or the tries are used up.
+// recheckLoop looks again at differences until it is known what they were, or the
+// tries are used up.
 func (f *Facade) recheckLoop(ctx context.Context) {
 	var waiting []recheck
-	take := func(r recheck) { waiting = append(waiting, r) }
-	every(ctx, max(f.cfg.RecheckEvery/4, time.Millisecond), func() {
-		for len(waiting) < f.cfg.RecheckMax {
+	fill := func(most int) {
+		for len(waiting) < most {
 			select {
 			case r := <-f.rechecks:
-				take(r)
-				continue
+				waiting = append(waiting, r)
 			default:
+				return
 			}
-			break
 		}
+	}
+	readings := &readings{f: f}
+	every(ctx, max(f.cfg.RecheckEvery/4, time.Millisecond), func() {
+		fill(f.cfg.RecheckMax)
 		now, still := time.Now(), waiting[:0]
 		for _, r := range waiting {
-			if now.Before(r.next) || !f.lookAgain(ctx, &r) {
+			if now.Before(r.next) || !f.lookAgain(ctx, &r, readings) {
 				still = append(still, r)
 			}
 		}
 		clear(waiting[len(still):])
 		waiting = still
 	})
-	for { // what is left is told as it stands
-		select {
-		case r := <-f.rechecks:
-			take(r)
-			continue
-		default:
-		}
-		break
-	}
+	fill(2 * f.cfg.RecheckMax) // what is left is told as it stands
 	for _, r := range waiting {
-		r.o.Marks |= holdover.MarkUndecided
-		notCompared(&r.o, holdover.OutcomeShed, "stopped before the re-check was over")
-		f.observe(r.o)
+		f.undecided(&r.o, holdover.OutcomeShed, "stopped before the re-check was over")
 	}
 }
 
-// lookAgain reports whether r is done, and observes it then. Three ways out: both
-// stores agreed about each item at one moment, so it was lag; they stood still for
-// LaneLag with no late mirror work anywhere, and differ, so it is a difference;
-// or the tries are used up before either, so nothing can be said.
-func (f *Facade) lookAgain(ctx context.Context, r *recheck) bool {
+// undecided observes a difference of which nobody can say what it was.
+func (f *Facade) undecided(o *record, outcome holdover.Outcome, why string) {
+	o.Marks |= holdover.MarkUndecided
+	notCompared(o, outcome, why)
+	f.observe(*o)
+}
+
+// lookAgain reports whether r is done, and observes it then. The stores stood
+// still for LaneLag: what they have then is what they differ by, which is nothing
+// when it was lag; a difference counts only with no late mirror work anywhere. Or
+// buyers come and go and they never stand still: a lasting difference looks like
+// agreement now and then, and agreement like a difference, so they are compared
+// hold by hold.
+func (f *Facade) lookAgain(ctx context.Context, r *recheck, readings *readings) bool {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.LaneTimeout)
 	defer cancel()
-	if r.missed != "" {
-		f.judgeMissed(ctx, &r.o, r.missed, r.granted)
+	if r.missed.fact != holdover.StateNone {
+		f.judgeMissed(ctx, &r.o, r.missed)
 		f.observe(r.o)
 		return true
 	}
-	r.tries++
 	r.next = time.Now().Add(f.cfg.RecheckEvery)
-	items := itemsOf(r.o.Lines)
-	seen, err := f.bothSides(ctx, r.o.Shop, items)
+	if r.tries >= f.cfg.RecheckTries {
+		return f.readAgain(ctx, r, readings)
+	}
+	r.tries++
+	seen, err := f.bothSides(ctx, r.o.Shop, itemsOf(r.o.Lines))
 	if err == nil {
-		for _, s := range seen {
-			if s.Redis != agreed(s) {
-				r.agree[s.Item] = 0
-			} else if r.agree[s.Item]++; r.agree[s.Item] >= agreeLooks {
-				r.equal[s.Item] = s
-			}
-		}
 		if !slices.EqualFunc(seen, r.seen, func(a, b holdover.ItemSides) bool { return a.Redis == b.Redis && agreed(a) == agreed(b) }) {
 			r.since = time.Now()
 		}
@@ -146,30 +137,26 @@ func (f *Facade) lookAgain(ctx context.Context, r *recheck) bool {
 		r.o.proof().Sides = seen // what is not explained can be investigated too
 	}
 	switch {
-	case len(r.equal) == len(items):
-		e := holdover.EvidenceLastUnits
-		for _, s := range r.equal {
-			if s.Owed > 0 { // they agree because of an earlier grant that MySQL could not place
-				e = holdover.EvidenceOtherLocations
-			}
-		}
-		p := r.o.evidence(e)
-		p.Overlapping = f.overlapping(ctx, &r.o)
-		for i, item := range items {
-			p.Sides[i] = r.equal[item]
-		}
+	case err == nil && time.Since(r.since) >= f.cfg.LaneLag && !slices.ContainsFunc(seen, func(s holdover.ItemSides) bool { return s.Redis != agreed(s) }):
+		f.wasLag(ctx, &r.o)
 	case err == nil && time.Since(r.since) >= f.cfg.LaneLag && !f.lagging(ctx):
-	case r.tries < f.cfg.RecheckTries:
-		return false
-	case err != nil:
-		r.o.Marks |= holdover.MarkUndecided
-		notCompared(&r.o, holdover.OutcomeError, "re-check failed: "+err.Error())
+		f.observe(r.o)
+	case err != nil && r.tries >= f.cfg.RecheckTries:
+		f.undecided(&r.o, holdover.OutcomeError, "re-check failed: "+err.Error())
 	default:
-		r.o.Marks |= holdover.MarkUndecided
-		notCompared(&r.o, holdover.OutcomeShed, "the stores never stood still during the re-check")
+		return false
 	}
-	f.observe(r.o)
 	return true
+}
+
+// wasLag observes a difference between stores that agree, by o's proof.
+func (f *Facade) wasLag(ctx context.Context, o *record) {
+	e := holdover.EvidenceLastUnits
+	if slices.ContainsFunc(o.Proof.Sides, func(s holdover.ItemSides) bool { return s.Owed > 0 }) {
+		e = holdover.EvidenceOtherLocations // they agree because of an earlier grant that MySQL could not place
+	}
+	o.evidence(e).Overlapping = f.overlapping(ctx, o)
+	f.observe(*o)
 }
 
 // lagging reports whether this or another live instance has mirror work that is
@@ -185,8 +172,9 @@ func (f *Facade) lagging(ctx context.Context) bool {
 }
 
 // agreed is what Redis has of the item if the stores agree: what is free in MySQL
-// at all of its locations, less what Redis gave and MySQL could not place.
+// at all of its locations, less what Redis gave and MySQL could not place, and less
+// what is on its way between them.
 func agreed(s holdover.ItemSides) int64 {
 	_, all := freeOf(s.MySQL, holdover.Line{Item: s.Item})
-	return all - s.Owed
+	return all - s.Owed - s.Passing
 }

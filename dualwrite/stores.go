@@ -89,6 +89,9 @@ type Redis interface {
 	Marked(ctx context.Context, age time.Duration, limit int) ([]holdover.Hold, error)
 	// Counters reads the stock counters of items; ErrNotLoaded names a missing one.
 	Counters(ctx context.Context, shop int64, items []int64) ([]int64, error)
+	// Standing reads the items hold by hold, at one moment: an error when there
+	// are too many live holds for that.
+	Standing(ctx context.Context, shop int64, items []int64) (holdover.Standing, error)
 	// Trip applies facts and raises the fence to f, in one script; a
 	// *StaleError when the fence is at f.Epoch or beyond (rules 2 and 4).
 	Trip(ctx context.Context, f holdover.Fence, facts []holdover.Hold) error
@@ -136,11 +139,18 @@ type MySQL interface {
 	// expiry has not passed. A hold of another shop: ErrUnknownHold; shop zero
 	// is any. Errors: ErrAlreadyClaimed.
 	End(ctx context.Context, e holdover.Epoch, shop int64, token holdover.Token, how holdover.State, journal bool) (holdover.Hold, error)
-	// Owe notes a hold that was refused here and that Redis granted; Owed is the
-	// units of such holds, by item, of all instances; Owes asks for one.
+	// Owe notes a hold that was refused here and that Redis granted; Owes asks for
+	// one. Levels is Probe and the units of such holds, by item, of all instances,
+	// both at one moment.
 	Owe(ctx context.Context, h holdover.Hold) error
-	Owed(ctx context.Context, shop int64, items []int64) (map[int64]int64, error)
 	Owes(ctx context.Context, token holdover.Token) (bool, error)
+	Levels(ctx context.Context, shop int64, items []int64) (stocks []holdover.Stock, owed map[int64]int64, err error)
+	// NoteLate notes a fact that came when its hold had ended here; CameLate asks
+	// for it.
+	NoteLate(ctx context.Context, token holdover.Token, fact holdover.State) error
+	CameLate(ctx context.Context, token holdover.Token, fact holdover.State) (bool, error)
+	// Standing reads the items hold by hold, at one moment.
+	Standing(ctx context.Context, shop int64, items []int64) (holdover.Standing, error)
 	// Probe reads, without a lock, every location of the request's items.
 	Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error)
 
@@ -154,6 +164,9 @@ type MySQL interface {
 	LastVerified(ctx context.Context) (last, clean holdover.Verified, err error)
 	// RecordVerified keeps an outcome; At is set by MySQL's clock.
 	RecordVerified(ctx context.Context, v holdover.Verified) error
+	// LastDrill is the newest rehearsed kill and the newest that passed; At is
+	// zero when there is none.
+	LastDrill(ctx context.Context) (last, passed holdover.Drill, err error)
 	// FenceHistory lists the fences ever written here, newest first.
 	FenceHistory(ctx context.Context, limit int) ([]holdover.Fence, error)
 	// Followed is the largest epoch at which Redis was seen, as NoteFollowed has

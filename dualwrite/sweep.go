@@ -36,7 +36,10 @@ func (f *Facade) expire(ctx context.Context, v *view, due holdover.Hold) (h hold
 		_, _ = f.newer(ctx, v, err) // the next round uses the new stage
 		return h, false
 	case err != nil:
-		if !errors.Is(err, holdover.ErrClaimPending) && !errors.Is(err, holdover.ErrAlreadyClaimed) {
+		if errors.Is(err, holdover.ErrAlreadyClaimed) && v.Stage.Dual() {
+			err = f.followClaim(ctx, v, due.Token)
+		}
+		if err != nil && !errors.Is(err, holdover.ErrClaimPending) {
 			f.stats.sweepErrors.Add(1)
 		}
 		return h, false
@@ -162,8 +165,12 @@ func (f *Facade) sweepRedisAfterMySQL(ctx context.Context, v *view) error {
 		case err != nil:
 			return err
 		case known.State.Ended():
-			if _, err := f.redis.Apply(ctx, known); f.stops(err, "end in redis as in mysql", h.Token) {
+			ended, err := f.redis.Apply(ctx, known)
+			if f.stops(err, "end in redis as in mysql", h.Token) {
 				return err
+			}
+			if err == nil && !ended.Again {
+				f.observeLostInRedis(ctx, v, h, known)
 			}
 		case known.State == holdover.StateNone:
 			f.expire(ctx, v, h)

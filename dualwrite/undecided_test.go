@@ -2,6 +2,7 @@ package dualwrite_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -15,12 +16,35 @@ type generousMySQL struct {
 	more int64
 }
 
-func (g generousMySQL) Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error) {
-	stocks, err := g.MySQL.Probe(ctx, shop, items)
+func (g generousMySQL) generous(stocks []holdover.Stock) {
 	for i := range stocks {
 		stocks[i].Available += g.more
 	}
+}
+
+func (g generousMySQL) Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error) {
+	stocks, err := g.MySQL.Probe(ctx, shop, items)
+	g.generous(stocks)
 	return stocks, err
+}
+
+func (g generousMySQL) Levels(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, map[int64]int64, error) {
+	stocks, owed, err := g.MySQL.Levels(ctx, shop, items)
+	g.generous(stocks)
+	return stocks, owed, err
+}
+
+func (g generousMySQL) Standing(ctx context.Context, shop int64, items []int64) (holdover.Standing, error) {
+	all, err := g.MySQL.Standing(ctx, shop, items)
+	g.generous(all.Stocks)
+	return all, err
+}
+
+// crowded has too many live holds to be read hold by hold.
+type crowded struct{ dualwrite.Redis }
+
+func (crowded) Standing(context.Context, int64, []int64) (holdover.Standing, error) {
+	return holdover.Standing{}, errors.New("too many")
 }
 
 // A difference that can't be judged, because something is late somewhere or the
@@ -47,9 +71,9 @@ func TestDifferenceThatCannotBeJudgedIsUndecided(t *testing.T) {
 			t.Errorf("mysql %s, marks %b", o.MySQL.Outcome, o.Marks)
 		}
 	})
-	t.Run("a hot item", func(t *testing.T) {
+	t.Run("a hot item among too many holds", func(t *testing.T) {
 		r, rec := observed(t, holdover.StageShadow, 40, func(c *dualwrite.Config) {
-			c.MySQL, c.RecheckTries, c.LaneLag = generousMySQL{c.MySQL, 5}, 30, time.Minute
+			c.MySQL, c.Redis, c.RecheckTries, c.LaneLag = generousMySQL{c.MySQL, 5}, crowded{c.Redis}, 30, time.Minute
 		})
 		q := request(r.shop, holdover.NewToken(), line(1, 41))
 		wantErr(t, "redis has 40", reserveOn(r.f, q), holdover.ErrOutOfStock)

@@ -22,7 +22,7 @@ var luaFiles embed.FS
 // scripts are the changes and reads that Redis makes in one step.
 type scripts struct {
 	vote, copy, mark, extend, end, giveBack, apply, lookup script
-	list, live, counters, load, resync, owe                script
+	list, live, counters, load, resync, owe, standing      script
 	fence, trip, dropFence                                 script
 	heartbeat, instances, forget                           script
 	legacyClear                                            script
@@ -52,7 +52,7 @@ func newScripts() scripts {
 	return scripts{
 		vote: script("vote"), copy: script("copy"), mark: script("mark"), extend: script("extend"), end: script("end"),
 		giveBack: script("give_back"), apply: script("facts", "apply"), lookup: script("lookup"),
-		list: script("list"), live: script("live"), owe: script("owe"), counters: script("counters"), load: script("load"), resync: script("resync"),
+		list: script("list"), live: script("live"), owe: script("owe"), counters: script("counters"), standing: script("standing"), load: script("load"), resync: script("resync"),
 		fence: script("set_fence", "fence"), trip: script("facts", "set_fence", "trip"),
 		dropFence: script("drop_fence"),
 		heartbeat: script("heartbeat"), instances: script("instances"), forget: script("forget"),
@@ -169,6 +169,8 @@ func (s *Store) refusal(st step, status string, r *reply) error {
 		return fmt.Errorf("hold %s: %w", st.token, holdover.ErrClaimPending)
 	case "try-again":
 		return fmt.Errorf("redis of pod %s: item %s is overbooked: %w", s.cfg.Pod, r.text(), holdover.ErrTryAgain)
+	case "too-many":
+		return s.failure(st.op, st.token, false, fmt.Errorf("there are %s live holds: too many to be read at one moment", r.text()))
 	case "not-loaded":
 		shop, item := r.text(), r.text()
 		return fmt.Errorf("redis of pod %s has no counter for item %s of shop %s: %w: load it before selling", s.cfg.Pod, item, shop, holdover.ErrNotLoaded)

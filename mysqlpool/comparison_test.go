@@ -320,3 +320,45 @@ func TestUnpack(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// TestTwoRunsOfOneName: two processes of one instance name send what both have
+// written, at once: each rollup is kept once, and a gap in one run is seen whatever
+// the other has.
+func TestTwoRunsOfOneName(t *testing.T) {
+	f := newFixture(t)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for seq := uint64(1); seq <= 3; seq++ {
+				for _, run := range []string{"name-a", "name-b"} {
+					c := comparison(run, seq)
+					if _, err := f.AppendComparison(t.Context(), c); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var hole *holdover.SequenceError
+	if _, err := f.AppendComparison(t.Context(), comparison("name-b", 6)); !errors.As(err, &hole) || hole.Run != "name-b" || hole.Last != 3 {
+		t.Errorf("a gap of two: %v", err)
+	}
+	f.append(t, comparison("name-a", 4), false)
+	c := comparison("name-b", 6)
+	c.Lost = 2
+	f.append(t, c, false)
+	kept := map[string]int{}
+	for _, c := range f.comparisons(t, noon, noon.Add(time.Hour)) {
+		kept[fmt.Sprint(c.Run, c.Seq)]++
+	}
+	if len(kept) != 8 {
+		t.Errorf("kept %v", kept)
+	}
+	for name, n := range kept {
+		if n != 1 {
+			t.Errorf("%s is kept %d times", name, n)
+		}
+	}
+}

@@ -16,13 +16,6 @@ const (
 	stmtDebtsForget = `DELETE FROM holdover_debts WHERE expires_at < UTC_TIMESTAMP(3) - INTERVAL 1 DAY ORDER BY expires_at LIMIT 1000 /*app='holdover',op='debt',step='forget'*/`
 
 	stmtOwes = `SELECT 1 FROM holdover_debts WHERE token = ? LIMIT 1 /*app='holdover',op='debt',step='token'*/`
-
-	// A token of which MySQL has a record is no debt any more: it was placed since,
-	// or has ended. One whose time passed a minute ago without one is nobody's.
-	owedHead = `SELECT d.item_id, CAST(SUM(d.quantity) AS SIGNED) FROM holdover_debts d
-WHERE d.shop_id = ? AND d.expires_at > UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE
-AND NOT EXISTS (SELECT 1 FROM reserved_quantities r WHERE r.token = d.token AND r.line = 0) AND d.item_id IN (`
-	owedTail = `) GROUP BY d.item_id /*app='holdover',op='debt',step='owed'*/`
 )
 
 // Owe notes a hold that the other store granted and that was refused here: what
@@ -63,21 +56,60 @@ func (s *Store) Owes(ctx context.Context, token holdover.Token) (owes bool, err 
 	return owes, err
 }
 
-// Owed is the units of each item that the other store gave to holds which could
-// not be placed here (see Owe). Items without any are left out. It locks nothing.
-func (s *Store) Owed(ctx context.Context, shop int64, items []int64) (map[int64]int64, error) {
-	owed := make(map[int64]int64)
+// Levels is Probe, and the units of each item that the other store gave to holds
+// which could not be placed here (see Owe), both at one moment. Items of which
+// nothing is owed are left out of the map. It locks nothing.
+func (s *Store) Levels(ctx context.Context, shop int64, items []int64) (stocks []holdover.Stock, owed map[int64]int64, err error) {
+	owed = make(map[int64]int64)
 	for chunk := range slices.Chunk(items, maxKeys) {
-		b := new(statement).add(owedHead, shop).in(chunk).add(owedTail)
-		err := s.read(ctx, s.main, "read debts", holdover.Token{}, func(rows *sql.Rows) error {
-			var item, units int64
-			err := rows.Scan(&item, &units)
-			owed[item] = units
+		b := new(statement).add(s.ledger.owedItems, shop).in(chunk).add(s.ledger.levelsTail)
+		err := s.read(ctx, s.main, "probe", holdover.Token{}, func(rows *sql.Rows) error {
+			var st holdover.Stock
+			var units int64
+			err := rows.Scan(&st.Shop, &st.Item, &st.Group, &st.Available, &st.Issued, &st.Pooled, &units)
+			st.Held = st.Issued - st.Pooled
+			stocks = append(stocks, st)
+			if units > 0 {
+				owed[st.Item] = units
+			}
 			return err
 		}, b.String())
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return owed, nil
+	return stocks, owed, nil
+}
+
+// Standing is what is here of the items at one moment, hold by hold: one statement
+// that locks nothing. It reads all live holds: ask only where they are few.
+func (s *Store) Standing(ctx context.Context, shop int64, items []int64) (holdover.Standing, error) {
+	var all holdover.Standing
+	for chunk := range slices.Chunk(items, maxKeys) {
+		b := new(statement).add(s.ledger.standingStocks, shop).in(chunk).add(standingHolds, shop).in(chunk).add(standingOwed, shop).in(chunk).add(standingTail)
+		err := s.read(ctx, s.main, "read hold by hold", holdover.Token{}, func(rows *sql.Rows) error {
+			var part int
+			var token []byte
+			var item, group, a, issued, pooled int64
+			if err := rows.Scan(&part, &token, &item, &group, &a, &issued, &pooled); err != nil {
+				return err
+			}
+			if part == 0 {
+				all.Stocks = append(all.Stocks, holdover.Stock{Shop: shop, Item: item, Group: group, Available: a, Issued: issued, Pooled: pooled, Held: issued - pooled})
+				return nil
+			}
+			h := holdover.StandingHold{Item: item, Units: a}
+			var err error
+			if h.Token, err = tokenOf(token); part == 1 {
+				all.Held = append(all.Held, h)
+			} else {
+				all.Owed = append(all.Owed, h)
+			}
+			return err
+		}, b.String())
+		if err != nil {
+			return holdover.Standing{}, err
+		}
+	}
+	return all, nil
 }

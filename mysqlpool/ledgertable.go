@@ -82,6 +82,7 @@ type ledgerStatements struct {
 	setAvailable                 string
 	locationsHead, locationsTail string
 	levelsItems, levelsTail      string
+	owedItems, standingStocks    string
 	levelsBranch                 string
 	stocks, snapshot             string
 	readHead, readTail           string
@@ -105,6 +106,25 @@ const (
 	ledgerLevels = `SELECT l.{shop}, l.{item}, l.{group}, l.{available}, COALESCE(p.issued, 0),
 (SELECT COUNT(*) FROM reservation_units u WHERE u.shop_id = l.{shop} AND u.item_id = l.{item} AND u.group_id = l.{group})
 FROM {ledger} l LEFT JOIN ` + ledgerPool + ` WHERE l.{shop} = ? AND l.{item} IN (`
+	// A token of which MySQL has a record is no debt any more: it was placed since,
+	// or has ended. One whose time passed a minute ago without one is nobody's.
+	owedOpen = `d.expires_at > UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE
+AND NOT EXISTS (SELECT 1 FROM reserved_quantities r WHERE r.token = d.token AND r.line = 0)`
+	ledgerOwed = `SELECT l.{shop}, l.{item}, l.{group}, l.{available}, COALESCE(p.issued, 0),
+(SELECT COUNT(*) FROM reservation_units u WHERE u.shop_id = l.{shop} AND u.item_id = l.{item} AND u.group_id = l.{group}),
+(SELECT CAST(COALESCE(SUM(d.quantity), 0) AS SIGNED) FROM holdover_debts d WHERE d.shop_id = l.{shop} AND d.item_id = l.{item} AND ` + owedOpen + `)
+FROM {ledger} l LEFT JOIN ` + ledgerPool + ` WHERE l.{shop} = ? AND l.{item} IN (`
+
+	// Stocks, holds and debts in one snapshot, told apart by the first column.
+	ledgerStanding = `SELECT 0, NULL, l.{item}, l.{group}, l.{available}, COALESCE(p.issued, 0),
+(SELECT COUNT(*) FROM reservation_units u WHERE u.shop_id = l.{shop} AND u.item_id = l.{item} AND u.group_id = l.{group})
+FROM {ledger} l LEFT JOIN ` + ledgerPool + ` WHERE l.{shop} = ? AND l.{item} IN (`
+	standingHolds = `) UNION ALL SELECT 1, r.token, r.item_id, r.group_id, r.quantity, 0, 0 FROM reserved_quantities r
+WHERE r.state = 'held' AND r.shop_id = ? AND r.item_id IN (`
+	standingOwed = `) UNION ALL SELECT 2, d.token, d.item_id, 0, d.quantity, 0, 0 FROM holdover_debts d
+WHERE ` + owedOpen + ` AND d.shop_id = ? AND d.item_id IN (`
+	standingTail = `) /*app='holdover',op='probe',step='standing'*/`
+
 	// One branch a location: its rows are counted from the first one that may be
 	// there, so that rows which purge has not removed yet are not read again.
 	ledgerLevelsBranch = `(SELECT l.{shop} AS shop_id, l.{item} AS item_id, l.{group} AS group_id, l.{available} AS available, COALESCE(p.issued, 0),
@@ -171,9 +191,11 @@ SELECT {shop}, {item}, {group}, 0, 1 FROM {ledger} WHERE ` + ledgerEquals + ` /*
 		locationsHead: named(`SELECT {item}, {group} FROM {ledger} WHERE {shop} = ? AND {item} IN (`),
 		locationsTail: named(`)` + ledgerOrder + ` /*app='holdover',op='claim',step='locations'*/`),
 
-		levelsItems:  named(ledgerLevels),
-		levelsTail:   named(`) ORDER BY l.{shop}, l.{item}, l.{group} /*app='holdover',op='probe',step='levels'*/`),
-		levelsBranch: named(ledgerLevelsBranch),
+		levelsItems:    named(ledgerLevels),
+		levelsTail:     named(`) ORDER BY l.{shop}, l.{item}, l.{group} /*app='holdover',op='probe',step='levels'*/`),
+		levelsBranch:   named(ledgerLevelsBranch),
+		owedItems:      named(ledgerOwed),
+		standingStocks: named(ledgerStanding),
 		stocks: named(ledgerPooled + `
 FROM (` + ledgerNamed + ledgerPage + ledgerOrder + ledgerJoins + ledgerHeld + ` /*app='holdover',op='verify',step='stocks'*/`),
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"holdover"
 )
@@ -30,6 +31,9 @@ const (
 	DecisionNoGo = "no-go"
 )
 
+// maxNote is how long the note of a decision may be, in characters.
+const maxNote = 2000
+
 // SignOff keeps a decision about a report. Its time is the server's; d.At is
 // not used. After an unknown outcome look at SignOffs before signing again.
 func (s *Store) SignOff(ctx context.Context, d holdover.SignOff) error {
@@ -43,6 +47,8 @@ func (s *Store) SignOff(ctx context.Context, d holdover.SignOff) error {
 		return bad("decision", d.Decision, "must be go or no-go")
 	case d.As == "":
 		return bad("name", "", "is missing: who signs?")
+	case utf8.RuneCountInString(d.Note) > maxNote: // cut off it would not say what was waived
+		return bad("note", fmt.Sprintf("%.20s...", d.Note), fmt.Sprintf("is longer than %d characters, with the waivers and the override that are kept in it", maxNote))
 	case d.Digest == "" || d.Verdict == "":
 		return bad("digest", d.Digest, "and verdict of the report are missing")
 	case !storable(d.From) || !storable(d.To):
@@ -52,7 +58,7 @@ func (s *Store) SignOff(ctx context.Context, d holdover.SignOff) error {
 	defer cancel()
 	return s.transact(ctx, s.control, "sign a report", holdover.Token{}, func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, stmtSignOff, d.Pod, d.Stage.String(), uint64(d.Epoch), clip(d.Digest, 128), clip(d.Verdict, 16),
-			d.Decision, clip(d.As, 255), clip(d.Note, 2000), d.From, d.To)
+			d.Decision, clip(d.As, 255), d.Note, d.From, d.To)
 		return err
 	})
 }

@@ -21,7 +21,7 @@ func TestSignOffs(t *testing.T) {
 		t.Fatal(err)
 	}
 	no := d
-	no.Decision, no.Note = DecisionNoGo, strings.Repeat("ü", 3000)
+	no.Decision, no.Note = DecisionNoGo, strings.Repeat("ü", 2000)
 	if err := f.SignOff(ctx, no); err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +49,7 @@ func TestSignOffs(t *testing.T) {
 		"name":     func(d *holdover.SignOff) { d.As = "" },
 		"pod":      func(d *holdover.SignOff) { d.Pod = "x" },
 		"digest":   func(d *holdover.SignOff) { d.Digest = "" },
+		"note":     func(d *holdover.SignOff) { d.Note = strings.Repeat("ü", 2001) },
 		"period":   func(d *holdover.SignOff) { d.From = time.Time{} },
 	} {
 		bad := d

@@ -1,0 +1,40 @@
+package legacyredis
+
+import (
+	"context"
+
+	"holdover"
+)
+
+// maxStanding bounds the live holds of the pod that Standing reads in one step:
+// Redis serves nobody else for these few milliseconds.
+const maxStanding = 2000
+
+// Standing is what is here of a shop's items at one moment, hold by hold. It is an
+// error when the pod has more than 2,000 live holds, of whatever items.
+func (s *Store) Standing(ctx context.Context, shop int64, items []int64) (holdover.Standing, error) {
+	const op = "read hold by hold"
+	args := []any{shop, maxStanding}
+	for _, item := range items {
+		args = append(args, item)
+	}
+	answer, err := s.run(ctx, step{op: op, script: s.scripts.standing, shop: shop}, args...)
+	if err != nil {
+		return holdover.Standing{}, err
+	}
+	all := holdover.Standing{Counters: answer.numbers()}
+	for _, into := range []*[]holdover.StandingHold{&all.Held, &all.Claiming} {
+		list := answer.list()
+		for len(list.values) > 0 {
+			token, err := holdover.ParseToken(list.text())
+			if err != nil {
+				return holdover.Standing{}, s.failure(op, holdover.Token{}, false, err)
+			}
+			*into = append(*into, holdover.StandingHold{Token: token, Item: list.number(), Units: list.number()})
+		}
+		if err := s.readable(op, holdover.Token{}, &answer, list.err); err != nil {
+			return holdover.Standing{}, err
+		}
+	}
+	return all, nil
+}
