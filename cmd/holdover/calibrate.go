@@ -2,10 +2,9 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"time"
 
+	"holdover/internal/app"
 	"holdover/internal/calibrate"
 )
 
@@ -38,12 +37,8 @@ func (cmd *calibrateCmd) Run(e *env) (err error) {
 		return err
 	}
 	if cmd.Out != "" {
-		file, err := os.Create(cmd.Out)
-		if err != nil {
-			return fmt.Errorf("report: %w", err)
-		}
-		if err := errors.Join(result.Report.WriteJSON(file), file.Close()); err != nil {
-			return fmt.Errorf("report %s: %w", cmd.Out, err)
+		if err := app.WriteReportFile(cmd.Out, result.Report, app.FormatJSON); err != nil {
+			return err
 		}
 	}
 	if cmd.JSON {

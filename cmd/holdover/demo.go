@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
-	"holdover/compare/report"
+	"holdover/internal/app"
 	"holdover/internal/demo"
 )
 
@@ -57,7 +56,7 @@ func (cmd *demoCmd) Run(e *env) error {
 		page = "holdover-demo.html"
 	}
 	if err == nil && page != "" {
-		if err = writePage(page, result.Report); err == nil {
+		if err = app.WriteReportFile(page, result.Report, app.FormatHTML); err == nil {
 			fmt.Fprintln(e.stderr, "the report as a page to read and sign:", page)
 		}
 	}
@@ -68,13 +67,4 @@ func (cmd *demoCmd) Run(e *env) error {
 		fmt.Fprintln(e.stderr, "kept:", result.Folder)
 	}
 	return err
-}
-
-// writePage writes a report as one self-contained file.
-func writePage(path string, r report.Report) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("the report's page: %w", err)
-	}
-	return errors.Join(r.WriteHTML(file), file.Close())
 }

@@ -61,7 +61,7 @@ type reportShowCmd struct {
 	Events []string `help:"Read event files, or folders of them, instead of the pods' MySQL." placeholder:"FILE" type:"path"`
 	baselineFlags
 	MustSee []string `help:"Kinds of calls that must have occurred, instead of claim, release, expire, last-unit and refused; none: no demands." placeholder:"NAME"`
-	Waive   []string `help:"Gates that are shown and not demanded." placeholder:"GATE"`
+	Waive   []string `help:"Gates that are shown and not demanded where they can't be judged; one that fails is a fail all the same. The verdict names them, and a go needs --override REASON." placeholder:"GATE"`
 }
 
 func (reportShowCmd) Help() string {
@@ -134,18 +134,14 @@ func (cmd *reportShowCmd) write(e *env, r report.Report) error {
 		e.printed = cmd.Format == app.FormatJSON
 		return app.WriteReport(e.stdout, r, cmd.Format)
 	}
-	file, err := os.Create(cmd.Out)
-	if err != nil {
-		return usage("--out: %w", err)
-	}
-	if err := errors.Join(app.WriteReport(file, r, cmd.Format), file.Close()); err != nil {
+	if err := app.WriteReportFile(cmd.Out, r, cmd.Format); err != nil {
 		return err
 	}
 	if cmd.JSON {
-		return e.json(map[string]any{"verdict": r.Verdict, "digest": r.Digest, "out": cmd.Out})
+		return e.json(map[string]any{"verdict": r.Verdict, "digest": r.Digest, "waived": r.Waived(), "out": cmd.Out})
 	}
 	printVerdictOf(e.stdout, r)
-	_, err = fmt.Fprintf(e.stdout, "written to %s\n", cmd.Out)
+	_, err := fmt.Fprintf(e.stdout, "written to %s\n", cmd.Out)
 	return err
 }
 
@@ -164,8 +160,12 @@ func printVerdictOf(w io.Writer, r report.Report) {
 		}
 		judged++
 	}
-	fmt.Fprintf(w, "%s, %s to %s: %s, %d of %s passed (digest %.12s)\n", strings.Join(r.Pods, ", "), r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339),
-		strings.ToUpper(string(r.Verdict)), passed, count(judged, "gate"), r.Digest)
+	waived := ""
+	if names := r.Waived(); names != "" {
+		waived = "; waived: " + names
+	}
+	fmt.Fprintf(w, "%s, %s to %s: %s, %d of %s passed%s (digest %.12s)\n", strings.Join(r.Pods, ", "), r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339),
+		strings.ToUpper(string(r.Verdict)), passed, count(judged, "gate"), waived, r.Digest)
 	for _, g := range not {
 		fmt.Fprintf(w, "  %-10s %s: %s\n", g.Verdict, g.Name, g.Reason)
 	}
@@ -223,7 +223,7 @@ type reportSignCmd struct {
 	Note     string `required:"" help:"Why; kept with the decision." placeholder:"TEXT"`
 	Report   string `help:"The report that was read, as JSON. It is made again, of its pods and period, from MySQL, and signed when that is the same. Otherwise one is made now, for --since and --until." placeholder:"FILE" type:"path"`
 	Digest   string `help:"Of the report that was read: if the data has changed since, nothing is signed." placeholder:"HEX"`
-	Override string `help:"Why it is a go although the report does not pass; kept in the note." placeholder:"REASON"`
+	Override string `help:"Why it is a go although the report does not pass, gates were waived, or it ended too long ago; kept in the note." placeholder:"REASON"`
 	JSON     bool   `help:"One JSON object on stdout."`
 }
 
@@ -341,8 +341,8 @@ func (cmd *reportSignsCmd) Run(e *env) error {
 		}
 		for _, d := range signed {
 			if !cmd.JSON {
-				fmt.Fprintf(e.stdout, "%s  pod %s, %s at epoch %d: %s by %s (report %s, %.12s): %s\n", d.At.UTC().Format(time.RFC3339), d.Pod, d.Stage, d.Epoch,
-					strings.ToUpper(d.Decision), oneLine(d.As), d.Verdict, d.Digest, oneLine(d.Note))
+				fmt.Fprintf(e.stdout, "%s  pod %s, %s at epoch %d: %s by %s (report %s of %s to %s, %.12s): %s\n", d.At.UTC().Format(time.RFC3339), d.Pod, d.Stage, d.Epoch,
+					strings.ToUpper(d.Decision), oneLine(d.As), d.Verdict, d.From.UTC().Format(time.RFC3339), d.To.UTC().Format(time.RFC3339), d.Digest, oneLine(d.Note))
 			}
 			list = append(list, d)
 		}

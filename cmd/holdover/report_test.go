@@ -205,10 +205,18 @@ func TestSign(t *testing.T) {
 	var r report.Report
 	oneObject(t, readText(t, file), &r)
 	sign(3, []string{"has changed"}, "--decision", "go", "--note", "fine", "--report", file, "--digest", "abc")
+	// What it waives is no silence: somebody says why it is a go all the same.
+	sign(3, []string{"PASS", "passed; waived: unexplained-rate (no-verdict), selftest (no-verdict)", "gates that are not passed were waived: unexplained-rate (", "takes an override"},
+		"--decision", "go", "--note", "fine", "--report", file, "--digest", r.Digest)
 	var signed holdover.SignOff
-	oneObject(t, sign(0, nil, "--decision", "go", "--note", "fine", "--report", file, "--digest", r.Digest, "--json").out, &signed)
+	oneObject(t, sign(0, nil, "--decision", "go", "--note", "fine", "--report", file, "--digest", r.Digest, "--override", "a test", "--json").out, &signed)
 	if signed.Digest != r.Digest || signed.Verdict != "pass" || signed.Decision != "go" || signed.At.IsZero() {
 		t.Errorf("%+v", signed)
+	}
+	s.want(0, []string{"fine [waived: unexplained-rate (no-verdict), selftest (no-verdict)", "[override: a test]"}, "report", "signs")
+	s.want(4, []string{"every gate was waived"}, "report", "--since", "1h", "--waive", "unexplained,unexplained-rate,coverage,budget,verification,selftest,undecided,exercised,panics,instances,gaps,latency")
+	if a := s.run("report", "--since", "1h", "--waive", "verificaton"); a.code != 2 || !strings.Contains(a.stderr, "verificaton") {
+		t.Errorf("a waiver of nothing: exit %d: %s", a.code, a.stderr)
 	}
 }
 
@@ -240,14 +248,15 @@ func TestSignWhatWasRead(t *testing.T) {
 		return s.write(name, strings.Replace(text, from, to, 1))
 	}
 	var signed holdover.SignOff
-	oneObject(t, sign(0, nil, file, "go", "--json").out, &signed)
+	oneObject(t, sign(0, nil, file, "go", "--override", "a test", "--json").out, &signed)
 	if signed.Digest != r.Digest || signed.Verdict != "pass" || !signed.To.Equal(r.To) {
 		t.Errorf("%+v", signed)
 	}
-	sign(0, []string{"signed: GO", r.Digest}, file, "go", "--pod", "pod-a")
+	sign(3, []string{"were waived: verification ("}, file, "go", "--pod", "pod-a")
+	sign(0, []string{"signed: GO", r.Digest}, file, "go", "--pod", "pod-a", "--override", "a test")
 	baselined, _ := made(0, "baselined.json", "--baseline", file)
 	sign(3, []string{"made with a baseline that is not given"}, baselined, "go")
-	sign(0, []string{"signed: GO"}, baselined, "go", "--baseline", file)
+	sign(0, []string{"signed: GO"}, baselined, "go", "--baseline", file, "--override", "a test")
 
 	changed := []string{"the data has changed since", "or the file was edited", "make the report again"}
 	sign(3, changed, edited("digest.json", r.Digest, strings.Repeat("0", 64)), "no-go")
@@ -268,7 +277,7 @@ func TestSignWhatWasRead(t *testing.T) {
 		sign(3, []string{"the file says pass and its data says fail"}, verdict, decision)
 	}
 	waived, _ := made(3, "waived.json", "--waive", "unexplained,unexplained-rate")
-	sign(3, []string{"a gate that was waived fails: unexplained ("}, waived, "go")
+	sign(3, []string{"verdict is fail: unexplained ("}, waived, "go")
 	sign(3, []string{"verdict is fail"}, file, "go")
 	if out := s.want(0, nil, "report", "signs").out; strings.Count(out, "GO by") != 3 {
 		t.Errorf("%s", out)

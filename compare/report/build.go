@@ -28,10 +28,17 @@ func Build(in Input) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if in.Pulse == nil {
+		in.Pulse = new(Pulse)
+		for _, one := range rollups {
+			in.Pulse.Add(one)
+		}
+	}
+	s.thin = in.Pulse.thin(pods, limits)
 	r := Report{
-		Schema: Schema, Pods: pods, UnknownPods: unknown, From: since, To: until, Limits: limits,
+		Schema: Schema, Source: in.Source, Pods: pods, UnknownPods: unknown, From: since, To: until, Limits: limits,
 		Stages: []holdover.Stage{}, Notes: slices.Concat([]string{}, in.Notes), SignOffs: []SignOff{},
-		Instances: runs(rollups, since, until, limits.MaxGap),
+		Instances: runs(rollups, since, until, in.Read, limits),
 		Versions:  slices.Concat([]string{}, s.Versions), Configs: slices.Concat([]string{}, s.Configs),
 		Verification: verifications(in, pods, since, until),
 		Coverage:     s.fillCoverage(),
@@ -42,15 +49,19 @@ func Build(in Input) (Report, error) {
 		}
 	}
 	slices.Sort(r.Stages)
-	r.Timeline, r.Incidents = timeline(in, pods, since, until)
+	r.Data = dataOf(rollups, since, until)
+	r.Timeline = timeline(in, pods, since, until)
+	r.Incidents = r.incidents(in)
 	r.Divergences = s.fillDivergences(limits)
 	if r.Latency, err = s.fillLatency(limits.Alpha); err != nil {
 		return Report{}, err
 	}
 	r.SelfTest = s.fillSelfTest()
+	r.Noise = noiseOf(in.Noise, limits.Alpha)
 	r.NotExercised = notExercised(r)
 	r.Notes = append(r.Notes, s.notes(twice)...)
 	r.Notes = append(r.Notes, runNotes(r.Instances)...)
+	r.Notes = append(r.Notes, ahead(in, pods, limits)...)
 	if err := r.judge(in, s); err != nil {
 		return Report{}, err
 	}

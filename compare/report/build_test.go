@@ -40,7 +40,7 @@ func TestVerdicts(t *testing.T) {
 		}, report.Fail, "unexplained-rate", "at least"},
 		"too few to say":      {func(in *report.Input) { in.Limits.UnexplainedRate = 1e-6 }, report.NoVerdict, "unexplained-rate", "can't rule out"},
 		"budget":              {func(in *report.Input) { in.Limits.Budgets = map[string]report.Budget{"last-unit-race": {Floor: 107}} }, report.Fail, "budget:last-unit-race", "oversell (180 units)"},
-		"bypassed":            {func(in *report.Input) { in.Rollups[3].Bypassed = 30_000 }, report.NoVerdict, "coverage", "bypassed"},
+		"bypassed":            {bypassAll, report.NoVerdict, "coverage", "bypassed"},
 		"one operation":       {func(in *report.Input) { shed(in, "expire") }, report.NoVerdict, "coverage:shadow/expire", "0 of 36000"},
 		"never claimed":       {func(in *report.Input) { forget(in, "claim") }, report.NoVerdict, "exercised", "claim"},
 		"verified long ago":   {func(in *report.Input) { in.Verified[0].At = began.Add(-25 * time.Hour) }, report.NoVerdict, "verification", "old"},
@@ -56,14 +56,14 @@ func TestVerdicts(t *testing.T) {
 		"silent instance":     {func(in *report.Input) { in.Rollups = in.Rollups[:len(in.Rollups)-1] }, report.NoVerdict, "instances", "checkout-2 of pod-a"},
 		"just ended":          {func(in *report.Input) { in.Rollups[len(in.Rollups)-1].Final = true }, report.Pass, "instances", "all 2 runs"},
 		"ended, and is live":  {func(in *report.Input) { in.Rollups[1].Final = true; keepOnly(in, "checkout-2", 1) }, report.NoVerdict, "instances", "has not reported"},
-		"live, no report":     {func(in *report.Input) { addLive(in, "checkout-3") }, report.NoVerdict, "instances", "checkout-3 of pod-a is live and has not reported"},
+		"live, no report":     {func(in *report.Input) { addLive(in, "checkout-3") }, report.NoVerdict, "instances", "checkout-3 of pod-a (run run-checkout-3) is live and has not reported"},
 		"lost rollups":        {func(in *report.Input) { in.Rollups = slices.Delete(in.Rollups, 10, 11) }, report.NoVerdict, "gaps", "10m0s"},
 		"said to be lost": {func(in *report.Input) {
 			in.Rollups[10].Lost = 2
 			in.Rollups[10].From = in.Rollups[10].From.Add(6 * time.Minute)
 		}, report.NoVerdict, "gaps", "6m0s"},
 		"closed early": {func(in *report.Input) { in.Rollups[1].Final = true; in.Instances = nil; keepOnly(in, "checkout-2", 1) }, report.Pass, "instances", "all 2 runs"},
-		"killed":       {func(in *report.Input) { in.Rollups[1].Torn = true; in.Instances = nil; keepOnly(in, "checkout-2", 1) }, report.Pass, "instances", "all 2 runs"},
+		"killed":       {func(in *report.Input) { in.Rollups[1].Torn = true; in.Instances = nil; keepOnly(in, "checkout-2", 1) }, report.Pass, "instances", "1 of 2 runs reported to their end, or to the end of the period; killed, and known to the last second or so: checkout-2 of pod-a (run run-checkout-2) at about 2026-11-02 09:10:00Z"},
 	} {
 		in := healthy()
 		x.change(&in)
@@ -108,6 +108,13 @@ func shed(in *report.Input, op string) {
 	in.Limits.MinCoverage = 0.75
 }
 
+// bypassAll: a seventh of the operations never reached the comparator.
+func bypassAll(in *report.Input) {
+	for i := range in.Rollups {
+		in.Rollups[i].Bypassed = 834
+	}
+}
+
 func forget(in *report.Input, stratum string) {
 	for i := range in.Rollups {
 		in.Rollups[i].Strata = slices.DeleteFunc(in.Rollups[i].Strata, func(s compare.Stratum) bool { return s.Name == stratum })
@@ -128,7 +135,7 @@ func unplant(in *report.Input) {
 }
 
 func addLive(in *report.Input, name string) {
-	in.Instances["pod-a"] = append(in.Instances["pod-a"], holdover.Instance{Name: name})
+	in.Instances["pod-a"] = append(in.Instances["pod-a"], holdover.Instance{Name: name, ID: "run-" + name})
 }
 
 // keepOnly drops what an instance reported after its first rollups.
@@ -275,8 +282,9 @@ func TestSchema(t *testing.T) {
 	}
 	rate, times := "high low rate", "max_us min_us p50_us p90_us p999_us p99_us sketch"
 	for path, want := range map[string]string{
-		"": "configs coverage digest divergences from gates incidents instances latency limits not_exercised notes pods schema selftest " +
+		"": "configs coverage data digest divergences from gates incidents instances latency limits not_exercised notes pods schema selftest " +
 			"sign_offs stages timeline to unknown_pods verdict verification versions",
+		"data":                            "from s share to",
 		"gates":                           "n name ok reason threshold unit value verdict waived",
 		"instances":                       "config from gap_s instance lost missing_s pod rollups run started state to version",
 		"timeline":                        "at before by epoch latched pod reason stage",
@@ -300,7 +308,7 @@ func TestSchema(t *testing.T) {
 		"latency/connections/held":        times,
 		"verification":                    "age_s at by clean clean_runs differences epoch pod redis_id runs summary unsettled",
 		"selftest":                        "by_kind caught misclassified missed planted unjudged",
-		"selftest/by_kind":                "caught kind planted seen_as",
+		"selftest/by_kind":                "caught kind planted seen_as unjudged",
 		"sign_offs":                       "as at decision digest epoch from note pod same_data stage to verdict",
 	} {
 		var at any = all

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"holdover"
 	"holdover/compare"
 )
 
@@ -65,8 +66,13 @@ type StrataChange struct {
 	Now  bool   `json:"now"` // seen in after only
 }
 
-// Diff says what changed from a to b.
+// Diff says what changed from a to b. Reports of two sources are refused: files lack
+// what MySQL keeps, and every gate of it would be a change.
 func Diff(a, b Report) (Comparison, error) {
+	if a.Source != "" && b.Source != "" && a.Source != b.Source {
+		return Comparison{}, &holdover.InvalidError{Field: "reports", Value: fmt.Sprintf("of %s and of %s", a.Source, b.Source),
+			Problem: "can't be compared: make both from MySQL, or both with --events"}
+	}
 	c := Comparison{
 		Before: summary(a), After: summary(b), SameData: a.Digest == b.Digest,
 		Gates: []GateChange{}, Rates: []RateChange{}, Coverage: []ShareChange{}, Strata: []StrataChange{}, Slower: []Shift{}, Faster: []Shift{},

@@ -26,8 +26,13 @@ func digest(in Input, r Report, sorted []compare.Rollup) (string, error) {
 			baselines = append(baselines, *b)
 		}
 	}
+	lost := []time.Time{}
+	for _, pod := range r.Pods {
+		lost = append(lost, in.Pulse.lost[pod])
+	}
 	head := struct {
 		Schema       int
+		Source       Source
 		Pods         []string
 		Since, Until time.Time
 		Fences       []holdover.Fence
@@ -35,8 +40,10 @@ func digest(in Input, r Report, sorted []compare.Rollup) (string, error) {
 		Incidents    []Incident
 		Limits       Limits
 		Baselines    []Baseline
+		Thin         []thinStretch
+		Lost         []time.Time // by pod, the last lost mirror
 		Rollups      int
-	}{r.Schema, r.Pods, r.From, r.To, fences, r.Verification, r.Incidents, r.Limits, baselines, len(sorted)}
+	}{r.Schema, r.Source, r.Pods, r.From, r.To, fences, r.Verification, r.Incidents, r.Limits, baselines, in.Pulse.thin(r.Pods, r.Limits), lost, len(sorted)}
 	if err := to.Encode(head); err != nil {
 		return "", fmt.Errorf("digest of a report: %w", err)
 	}
@@ -46,4 +53,15 @@ func digest(in Input, r Report, sorted []compare.Rollup) (string, error) {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// of says on the page what a digest is of.
+func (s Source) of() string {
+	switch s {
+	case SourceMySQL:
+		return " (of what MySQL keeps)"
+	case SourceFiles:
+		return " (of event files: what MySQL keeps of the same time has another one)"
+	}
+	return ""
 }

@@ -20,12 +20,15 @@
 //	verdict        pass, fail or no-verdict
 //	gates          [name, ok, verdict, waived, value, threshold, unit, n, reason]
 //	pods           names; unknown_pods those of which nothing is in the data
-//	from, to       the period
+//	source         where the data was read: mysql, or files (event files); left out where it is not known
+//	from, to       the period that was asked for
+//	data           from, to, s, share: what of the period any instance counted
 //	stages         that were observed
 //	instances      [pod, instance, run, version, config, started, from, to, state, rollups, lost, gap_s, missing_s]
 //	versions       of the builds; configs the hashes of their configurations
 //	timeline       [pod, at, epoch, stage, latched, by, reason, before]
-//	incidents      [pod, what, from, to, open, by, text]
+//	incidents      [pod, what, from, to, open, by, text], in the order of time; what: kill, verification (with differences),
+//	               mysql-away, redis-away, process-killed, repair, rebuild
 //	divergences    eligible, compared, differed, unexplained, unexplained_rate (rate),
 //	               kinds [kind, count, units, rate, budget, directions [direction, count, units], samples],
 //	               strata [name, eligible, compared, differed, unexplained, unexplained_rate, demanded]
@@ -35,7 +38,8 @@
 //	latency        operations [stage, op, probe, pairs, redis, mysql, delta (times)], connections [store, tag, holds, held (times)],
 //	               baseline, shifts [stage, op, probe, quantile, tail, before_us, after_us, allowed_us]
 //	verification   [pod, at, epoch, redis_id, clean, differences, unsettled, summary, by, runs, clean_runs, age_s]
-//	selftest       planted, caught, missed, misclassified, unjudged, by_kind [kind, planted, caught, seen_as]
+//	selftest       planted, caught, missed, misclassified, unjudged, by_kind [kind, planted, caught, unjudged, seen_as]
+//	noise          with a calibration: digest, pods, from, to, compared, differed, rate (rate), operations as in latency
 //	not_exercised  sentences
 //	sign_offs      [pod, stage, epoch, digest, verdict, decision, as, note, from, to, at, same_data]
 //	notes          sentences
@@ -49,19 +53,36 @@
 // The same input gives the same bytes: nothing is read from a clock, and lists
 // have an order. The digest is of the data (rollups, changes of stage,
 // verifications, incidents, limits, baselines), not of the page; sign-offs, notes and who is live
-// now are no part of it. Counts are the sums of the rollups, each counted
+// now are no part of it. It is of one source: event files lack what only MySQL keeps, so
+// the same time read from them has another digest, which the page says, and Diff refuses
+// the two. Counts are the sums of the rollups, each counted
 // once, and a rollup whose own figures disagree is refused.
 //
 // A gate passes, fails, or can't be judged. One that fails makes the verdict
 // fail; without one, a gate that can't be judged makes it no-verdict: too few
 // observations, too little coverage, an instance that is missing, a
-// stretch that no instance counted, nothing compared in the stage that a pod is in,
-// nothing planted, no verification are never a pass. One unexplained divergence that
-// oversells fails, whatever number is allowed.
+// stretch that no instance counted or in which too little was compared, nothing
+// compared in the stage that a pod is in, nothing planted, no verification are never a
+// pass. One unexplained divergence that oversells fails, whatever number is allowed.
+//
+// Instances are told apart by their runs, never by their names. Each run has to have
+// reported to its end or to that of the period, or to be known as killed, and who
+// lives has to report; where nobody can be asked who lives, or a clock is ahead, the
+// gate has no verdict. The newest verification of a pod has to be clean, and younger
+// than the last lost mirror, outage, rebuild and repair.
+//
+// A waiver excuses what can't be judged, never a failure. It is told with the verdict
+// (Report.Waived); where everything is waived there is none.
 //
 // Latency is a gate only against a baseline. Then the paired deltas are
 // compared, at four quantiles and on a grid over the tail, and may have grown by
-// a share of MySQL's own time in the baseline.
+// a share of MySQL's own time in the baseline. A baseline of other pods, or without
+// times of what there are times of now, judges nothing.
+//
+// An outage of a store is named when it left a twentieth of a minute's operations
+// without an answer; what is rarer is in the answers and in the coverage. A self-test's
+// plant that no store answered, or whose call was not observed in time, says nothing of
+// the comparator: it is unjudged, and when most are, the gate has no verdict.
 //
 // Several bounds are shown; each holds by itself.
 //

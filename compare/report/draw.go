@@ -43,12 +43,13 @@ const (
 )
 
 func (r Report) drawLanes() *lanes {
-	length := r.To.Sub(r.From).Seconds()
+	from, to := r.drawn()
+	length := to.Sub(from).Seconds()
 	if len(r.Timeline) == 0 || length <= 0 {
 		return nil
 	}
 	x := func(t time.Time) float64 {
-		return round(laneLeft + (drawWidth-laneLeft-30)*min(max(t.Sub(r.From).Seconds()/length, 0), 1))
+		return round(laneLeft + (drawWidth-laneLeft-30)*min(max(t.Sub(from).Seconds()/length, 0), 1))
 	}
 	l := &lanes{}
 	y := 8.0
@@ -59,7 +60,7 @@ func (r Report) drawLanes() *lanes {
 			}
 			l.Names = append(l.Names, tick{X: laneLeft - 8, Y: y + 17, Text: cut(printable(c.Pod), 16)})
 		}
-		end := r.To
+		end := to
 		if i+1 < len(r.Timeline) && r.Timeline[i+1].Pod == c.Pod {
 			end = r.Timeline[i+1].At
 		}
@@ -83,7 +84,7 @@ func (r Report) drawLanes() *lanes {
 	l.Bottom = y + laneStep
 	l.Height = l.Bottom + 20
 	for i := range 5 {
-		at := r.From.Add(time.Duration(float64(r.To.Sub(r.From)) * float64(i) / 4))
+		at := from.Add(time.Duration(float64(to.Sub(from)) * float64(i) / 4))
 		l.Ticks = append(l.Ticks, tick{X: x(at), Y: l.Bottom + 12, Text: clock(at, length)})
 	}
 	return l

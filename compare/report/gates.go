@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"holdover/compare"
 	"holdover/compare/stats"
@@ -23,7 +24,7 @@ func (r *Report) judge(in Input, s *sum) error {
 	r.Gates = []Gate{r.unexplained(), r.unexplainedRate()}
 	r.Gates = append(r.Gates, r.coverage(s)...)
 	r.Gates = append(r.Gates, r.budgets()...)
-	r.Gates = append(r.Gates, r.verification(), r.selfTest(s), r.undecided(), r.exercised(s), r.panics(s))
+	r.Gates = append(r.Gates, r.verification(in), r.selfTest(s), r.undecided(), r.exercised(s), r.panics(s))
 	r.Gates = append(r.Gates, r.instances(in), r.gaps(s))
 	if in.Baseline != nil {
 		g, err := r.latency(*in.Baseline, in.Noise)
@@ -33,6 +34,7 @@ func (r *Report) judge(in Input, s *sum) error {
 		r.Gates = append(r.Gates, g)
 	}
 	r.Verdict = Pass
+	demanded := 0
 	for i := range r.Gates {
 		g := &r.Gates[i]
 		g.OK = g.Verdict == Pass
@@ -40,9 +42,40 @@ func (r *Report) judge(in Input, s *sum) error {
 		g.Waived = slices.Contains(r.Limits.Waived, g.Name) || slices.Contains(r.Limits.Waived, family)
 		if !g.Waived || g.Verdict == Fail { // a waiver excuses what could not be judged, and no failure
 			r.Verdict = worst(r.Verdict, g.Verdict)
+			demanded++
 		}
 	}
+	if demanded == 0 { // nothing was asked
+		r.Verdict = NoVerdict
+	}
 	return nil
+}
+
+// Waived names what was waived, and what each of the gates that it excuses came to:
+// it belongs to the verdict wherever that is told.
+func (r Report) Waived() string {
+	var parts []string
+	for _, name := range r.Limits.Waived {
+		verdict := Verdict("passed anyway")
+		for _, g := range r.Excused() {
+			if family, _, _ := strings.Cut(g.Name, ":"); name == g.Name || name == family {
+				verdict = g.Verdict
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", name, verdict))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Excused are the gates that were waived and not passed: somebody has to say why
+// it is a go all the same.
+func (r Report) Excused() (all []Gate) {
+	for _, g := range r.Gates {
+		if g.Waived && !g.OK {
+			all = append(all, g)
+		}
+	}
+	return all
 }
 
 // unexplained counts. One that oversells is never allowed.
@@ -122,7 +155,7 @@ func (r *Report) coverage(s *sum) []Gate {
 			gates = append(gates, g)
 		}
 	}
-	gates = append(gates, r.instanceCoverage(s))
+	gates = append(gates, r.instanceCoverage(s), r.thinGate(s))
 	for _, o := range c.Operations {
 		if o.Eligible >= r.Limits.MinOperation || o.Compared == 0 { // a rare one too, when nothing of it is known
 			gates = append(gates, judge(fmt.Sprintf("coverage:%s/%s", o.Stage, o.Op), "operations", o.Compared, o.Eligible))
@@ -201,10 +234,11 @@ func (r *Report) budgetOfAll() Gate {
 }
 
 // verification asks for the newest one of each pod: clean, and young.
-func (r *Report) verification() Gate {
+func (r *Report) verification(in Input) Gate {
 	g := Gate{Name: "verification", Unit: unitCount, Verdict: Pass, N: uint64(len(r.Verification)), Reason: "the newest of each pod is clean"}
 	var reasons []string
 	for _, pod := range r.Pods {
+		what, at := r.shaken(in, pod)
 		i := slices.IndexFunc(r.Verification, func(v Verification) bool { return v.Pod == pod })
 		if i < 0 {
 			g.Verdict = worst(g.Verdict, NoVerdict)
@@ -220,6 +254,9 @@ func (r *Report) verification() Gate {
 		case !v.Clean:
 			g.Verdict = worst(g.Verdict, NoVerdict)
 			reasons = append(reasons, fmt.Sprintf("%s: not clean at %s (%d unsettled): %s", pod, stamp(v.At), v.Unsettled, v.Summary))
+		case v.At.Before(at):
+			g.Verdict = worst(g.Verdict, NoVerdict)
+			reasons = append(reasons, fmt.Sprintf("%s: the newest, at %s, is older than %s: run holdover verify --pod %s, and make the report again", pod, stamp(v.At), what, pod))
 		case v.Age > r.Limits.VerifiedWithin.Seconds():
 			g.Verdict = worst(g.Verdict, NoVerdict)
 			reasons = append(reasons, fmt.Sprintf("%s: the newest is %s old, more than %s", pod, seconds(v.Age), seconds(r.Limits.VerifiedWithin.Seconds())))
@@ -234,6 +271,30 @@ func (r *Report) verification() Gate {
 	return g
 }
 
+// shaken is what happened to the pod last that a verification has to be younger
+// than, and when it was over; zero: nothing.
+func (r *Report) shaken(in Input, pod string) (what string, at time.Time) {
+	if lost := in.Pulse.lost[pod]; !lost.IsZero() {
+		what, at = "the last lost mirror, in the counts until "+stamp(lost), lost
+	}
+	for _, i := range r.Incidents {
+		name, shakes := shaking[i.What]
+		if i.Pod != pod || !shakes || !i.To.After(at) {
+			continue
+		}
+		at, what = i.To, name+", until "+stamp(i.To)
+		if i.Open {
+			what = name + ", which lasts"
+		}
+	}
+	return what, at
+}
+
+// shaking are the incidents after which the stores may differ.
+var shaking = map[string]string{
+	WhatMySQLAway: "the last outage of MySQL", WhatRedisAway: "the last outage of Redis", WhatRebuild: "the last rebuild of Redis", WhatRepair: "the last repair",
+}
+
 func (r *Report) panics(s *sum) Gate {
 	g := Gate{Name: "panics", Unit: unitCount, Value: float64(s.Panics), N: r.Coverage.Eligible, Verdict: Pass, Reason: "no comparison panicked"}
 	if s.Panics > 0 {
@@ -246,6 +307,7 @@ func (r *Report) panics(s *sum) Gate {
 
 func (r *Report) instances(in Input) Gate {
 	who := absent(r.Instances, in.Instances, r.Pods, r.To.Add(-r.Limits.MaxGap))
+	who = append(who, ahead(in, r.Pods, r.Limits)...)
 	for _, pod := range r.Pods {
 		if stage, _, ok := r.ends(pod); in.Instances != nil && in.Instances[pod] == nil && ok && stage.Dual() {
 			who = append(who, "which instances of "+pod+" live is not known: its Redis did not answer")
@@ -253,6 +315,10 @@ func (r *Report) instances(in Input) Gate {
 	}
 	g := Gate{Name: "instances", Unit: unitCount, Value: float64(len(who)), N: uint64(len(r.Instances)), Verdict: Pass,
 		Reason: fmt.Sprintf("all %d runs reported to their end, or to the end of the period", len(r.Instances))}
+	if n, torn := ended(r.Instances); len(torn) > 0 {
+		g.Reason = fmt.Sprintf("%d of %d runs reported to their end, or to the end of the period; killed, and known to the last second or so: %s",
+			n, len(r.Instances), strings.Join(torn, ", "))
+	}
 	switch {
 	case len(who) > 0:
 		g.Verdict, g.Reason = NoVerdict, strings.Join(who, "; ")
@@ -278,6 +344,9 @@ func (r *Report) gaps(s *sum) Gate {
 			g.Value = max(g.Value, s.to.Sub(s.from).Seconds())
 			unseen = append(unseen, fmt.Sprintf("no instance of %s counted anything from %s to %s, where it should have compared", pod, stamp(s.from), stamp(s.to)))
 		}
+	}
+	if before := r.Data.From.Sub(r.From); !r.Data.From.IsZero() && before > r.Limits.MaxGap && len(unseen) == 0 && g.Value <= g.Threshold {
+		g.Reason += fmt.Sprintf("; this is about the time from the first counts on, %s: nothing is known of the %s of the period before that", stamp(r.Data.From), long(before))
 	}
 	if len(unseen) > 0 {
 		g.Reason = strings.Join(unseen, "; ")

@@ -77,7 +77,8 @@ func TestOneInstanceNeverCompared(t *testing.T) {
 		}
 		in.Rollups = append(in.Rollups, r)
 	}
-	in.Limits.MinCoverage = 0.6 // of the pod it is two thirds
+	addLive(&in, "checkout-3")
+	in.Limits.MinCoverage, in.Limits.MaxThin = 0.6, 24*time.Hour // of the pod it is two thirds
 	onlyObjects(t, mustNotPass(t, in), "coverage:instances", "pod-a/checkout-3: 0 of 9000")
 }
 

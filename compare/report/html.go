@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"slices"
 
 	"holdover/compare"
 )
@@ -19,7 +18,7 @@ var pageText string
 // marked as safe, so that the template escapes everything.
 type page struct {
 	Report
-	Headline            string
+	Headline, DigestOf  string
 	Why                 []string // reasons of what is not ok
 	Head                [][2]string
 	Gates               []gateRow
@@ -44,8 +43,7 @@ type sampleGroup struct {
 type sample struct {
 	compare.Event
 	At          string
-	Redis       string
-	MySQL       string
+	Facts       [][2]string
 	Everything  string // the event as JSON
 	Differences string
 }
@@ -62,6 +60,7 @@ func (r Report) WriteHTML(w io.Writer) error {
 		}
 	}
 	p.Headline, p.Why = r.headline()
+	p.DigestOf = r.Source.of()
 	for _, g := range r.Gates {
 		p.Gates = append(p.Gates, gateRow{Gate: g, Shown: g.figure(g.Value), Limit: g.limit(), Word: g.word()})
 	}
@@ -72,7 +71,7 @@ func (r Report) WriteHTML(w io.Writer) error {
 			if err != nil {
 				return fmt.Errorf("sample %d of run %s: %w", e.Seq, e.Run, err)
 			}
-			group.Shown = append(group.Shown, sample{Event: e, At: stamp(e.At), Redis: says(e.Redis), MySQL: says(e.MySQL), Everything: printableLines(string(text)), Differences: printableLines(e.Diff)})
+			group.Shown = append(group.Shown, sample{Event: e, At: stamp(e.At), Facts: r.facts(e), Everything: printableLines(string(text)), Differences: printableLines(e.Diff)})
 		}
 		p.Kinds = append(p.Kinds, group)
 	}
@@ -92,19 +91,24 @@ func (r Report) WriteHTML(w io.Writer) error {
 func (r Report) headline() (line string, why []string) {
 	for _, v := range []Verdict{Fail, NoVerdict} {
 		for _, g := range r.Gates {
-			if g.Verdict == v && !g.Waived {
+			if g.Verdict == v && (!g.Waived || v == Fail) {
 				why = append(why, fmt.Sprintf("%s: %s", g.Name, g.Reason))
 			}
 		}
 	}
-	waived := slices.ContainsFunc(r.Gates, func(g Gate) bool { return g.Waived })
+	var waived string
+	if names := r.Waived(); names != "" {
+		waived = "; waived: " + names
+	}
 	switch {
 	case r.Verdict == Fail:
-		return "Fail: don't go on", why
+		return "Fail: don't go on" + waived, why
+	case r.Verdict == NoVerdict && len(why) == 0:
+		return "No verdict: every gate was waived, so that nothing was demanded", why
 	case r.Verdict == NoVerdict:
-		return "No verdict: too little was shown to say go or no", why
-	case waived:
-		return "Pass: every gate that was demanded is met; some were waived", why
+		return "No verdict: too little was shown to say go or no" + waived, why
+	case waived != "":
+		return "Pass: every gate that was demanded is met" + waived, why
 	default:
 		return fmt.Sprintf("Pass: all %d gates are met", len(r.Gates)), why
 	}

@@ -14,6 +14,8 @@ import (
 // Input is everything that a report is made of. The same input gives the same
 // report, byte for byte.
 type Input struct {
+	// Source says where the rollups were read: a digest is of what one source has.
+	Source Source
 	// Pods to report on; those of the rollups and fences when empty. A pod that
 	// is named here and is not in the data is reported as unknown.
 	Pods []string
@@ -23,6 +25,9 @@ type Input struct {
 	// Rollups in any order. Of two with one run and number the later one counts:
 	// an open rollup grows.
 	Rollups []compare.Rollup
+	// Pulse is the same rollups minute by minute, where Rollups are sums of longer
+	// times; nil: Rollups are as they were written.
+	Pulse *Pulse
 	// Fences is each change of agreement, oldest first; those before Since say
 	// what the period began with.
 	Fences []holdover.Fence
@@ -33,9 +38,14 @@ type Input struct {
 	Incidents []Incident
 	// SignOffs are shown. They are no part of the digest.
 	SignOffs []holdover.SignOff
-	// Instances are the live ones of each pod, which have to be reporting; nil
-	// where nobody can be asked. They are no part of the digest.
+	// Instances are the live ones of each pod, by the names of their runs, which
+	// have to be reporting; nil where nobody can be asked. They are no part of the
+	// digest.
 	Instances map[string][]holdover.Instance
+	// Read is when the rollups were read, by the clock of who keeps them: one that
+	// reaches beyond it was written by a clock that is ahead. Zero: Until where
+	// Instances are given, else no clock is judged. It is no part of the digest.
+	Read time.Time
 	// Notes is what the reader should know of how the data was read.
 	Notes []string
 	// Baseline is the times of an earlier period. With it, slower is a gate.
@@ -49,13 +59,19 @@ type Input struct {
 
 // Baseline is the times of another report.
 type Baseline struct {
-	Digest string // of that report
+	Digest string    // of that report
+	Pods   []string  // that it is about
+	From   time.Time // when its period began
+	To     time.Time // when its period ended
 	Rows   []Latency
+
+	Compared, Differed uint64 // how often both stores answered, and how often not the same
 }
 
 // BaselineOf takes the times of a report, to compare another one with.
 func BaselineOf(r Report) *Baseline {
-	return &Baseline{Digest: r.Digest, Rows: r.Latency.Operations}
+	return &Baseline{Digest: r.Digest, Pods: r.Pods, From: r.From, To: r.To, Rows: r.Latency.Operations,
+		Compared: r.Divergences.Compared, Differed: r.Divergences.Differed}
 }
 
 // Budget bounds how many divergences of one kind may be explained: the larger
@@ -104,6 +120,21 @@ type Limits struct {
 	// of a pod's time in the stages that compare, and how long an instance's last
 	// rollup may be back; 5 min.
 	MaxGap time.Duration `json:"max_gap_ns"`
+	// SilentAfter is how far a run's last rollup may be back at the end of the
+	// period, in lengths of the pod's longest rollup (of a minute at least), before
+	// it has fallen silent: 1.5, since the next one is on its way; MaxGap at most.
+	SilentAfter float64 `json:"silent_after"`
+	// MaxAhead is how far a rollup may reach beyond the time at which it was read
+	// before its instance's clock is ahead; 10 s.
+	MaxAhead time.Duration `json:"max_ahead_ns"`
+	// ThinCoverage is the share of operations that must have been compared in any
+	// stretch longer than MaxThin, of a pod and of an instance; 0.5 and 5 min. A
+	// stretch has at least MinOperation operations.
+	ThinCoverage float64       `json:"thin_coverage"`
+	MaxThin      time.Duration `json:"max_thin_ns"`
+	// BaselineWithin is how long before the end of the period the baseline's may
+	// have ended before a note says so; 30 days.
+	BaselineWithin time.Duration `json:"baseline_within_ns"`
 	// UndecidedFloor and UndecidedShare bound the differences that never stood still
 	// long enough to be judged, by the larger of the two; 5, and 0.0005 of the
 	// eligible observations.
@@ -134,6 +165,11 @@ func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.UndecidedShare, 0.0005)
 	setDefault(&l.VerifiedWithin, 24*time.Hour)
 	setDefault(&l.MaxGap, 5*time.Minute)
+	setDefault(&l.SilentAfter, 1.5)
+	setDefault(&l.MaxAhead, 10*time.Second)
+	setDefault(&l.ThinCoverage, 0.5)
+	setDefault(&l.MaxThin, 5*time.Minute)
+	setDefault(&l.BaselineWithin, 30*24*time.Hour)
 	setDefault(&l.SlowerBy, 0.1)
 	setDefault(&l.SlowerByAtLeast, 100*time.Microsecond)
 	if l.MustSee == nil {
@@ -145,7 +181,10 @@ func (l Limits) withDefaults() (Limits, error) {
 	bad := func(field string, value any, problem string) {
 		errs = append(errs, &holdover.InvalidError{Field: "report " + field, Value: fmt.Sprint(value), Problem: problem})
 	}
-	for field, v := range map[string]float64{"alpha": l.Alpha, "unexplained_rate": l.UnexplainedRate, "budget share": l.Budget.Share, "undecided_share": l.UndecidedShare} {
+	for field, v := range map[string]float64{
+		"alpha": l.Alpha, "unexplained_rate": l.UnexplainedRate, "budget share": l.Budget.Share, "undecided_share": l.UndecidedShare,
+		"thin_coverage": l.ThinCoverage,
+	} {
 		if !(v >= 0 && v < 1) {
 			bad(field, v, "must be at least 0 and below 1")
 		}
@@ -156,8 +195,13 @@ func (l Limits) withDefaults() (Limits, error) {
 	if !(l.SlowerBy >= 0) || l.SlowerByAtLeast < 0 {
 		bad("slower_by", fmt.Sprint(l.SlowerBy, " ", l.SlowerByAtLeast), "is negative")
 	}
-	if l.VerifiedWithin < 0 || l.MaxGap < 0 {
-		bad("limits", fmt.Sprint(l.VerifiedWithin, " ", l.MaxGap), "are negative")
+	for field, v := range map[string]float64{
+		"verified_within": float64(l.VerifiedWithin), "max_gap": float64(l.MaxGap), "silent_after": l.SilentAfter, "max_ahead": float64(l.MaxAhead),
+		"max_thin": float64(l.MaxThin), "baseline_within": float64(l.BaselineWithin),
+	} {
+		if !(v >= 0) {
+			bad(field, v, "is negative")
+		}
 	}
 	for name, b := range l.Budgets {
 		var k compare.Kind

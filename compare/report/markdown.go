@@ -21,7 +21,7 @@ func (r Report) WriteMarkdown(w io.Writer) error {
 	for _, line := range r.header() {
 		fmt.Fprintf(&b, "- **%s**: %s\n", line[0], marked(line[1]))
 	}
-	fmt.Fprintf(&b, "- **digest**: %s\n", r.Digest)
+	fmt.Fprintf(&b, "- **digest**: %s%s\n", r.Digest, r.Source.of())
 	r.gateTable().markdown(&b)
 	listMarkdown(&b, "Not exercised: this report says nothing about", r.NotExercised)
 	listMarkdown(&b, "Notes", r.Notes)
@@ -67,8 +67,11 @@ func (r Report) samplesMarkdown(b *strings.Builder) error {
 			if err != nil {
 				return fmt.Errorf("sample %d of run %s: %w", e.Seq, e.Run, err)
 			}
-			fmt.Fprintf(b, "\n%s %s, %s, %d units: redis %s, mysql %s. %s\n\n    %s\n",
-				marked(e.Stage.String()), marked(e.Op), e.Direction, e.Units, marked(says(e.Redis)), marked(says(e.MySQL)), marked(e.Why), printableLines(string(text)))
+			fmt.Fprintf(b, "\n**%s %s, %s, %d units**, shop %d, epoch %d, %s\n\n", marked(e.Stage.String()), marked(e.Op), e.Direction, e.Units, e.Shop, e.Epoch, stamp(e.At))
+			for _, fact := range r.facts(e) {
+				fmt.Fprintf(b, "- %s: %s\n", fact[0], marked(fact[1]))
+			}
+			fmt.Fprintf(b, "\nEverything that is known of it:\n\n    %s\n", printableLines(string(text)))
 		}
 	}
 	return nil

@@ -17,18 +17,30 @@ const (
 	NoVerdict Verdict = "no-verdict"
 )
 
+// Source is where the data of a report was read. A file has no changes of stage,
+// verifications and repairs, so the digest of one period is another one there.
+type Source string
+
+// The sources. An empty one is not known: of a report by an older version.
+const (
+	SourceMySQL Source = "mysql" // what the pods' MySQLs keep
+	SourceFiles Source = "files" // event files and spooled records
+)
+
 // Schema is the version of a report's JSON. Keys may be added within a version.
 const Schema = 1
 
 // Report is what a person signs. Its JSON is described in the package's doc.go.
 type Report struct {
 	Schema       int              `json:"schema"`
+	Source       Source           `json:"source,omitempty"`
 	Verdict      Verdict          `json:"verdict"`
 	Gates        []Gate           `json:"gates"`
 	Pods         []string         `json:"pods"`
 	UnknownPods  []string         `json:"unknown_pods"` // asked for, and not in the data
 	From         time.Time        `json:"from"`
 	To           time.Time        `json:"to"`
+	Data         Data             `json:"data"`
 	Stages       []holdover.Stage `json:"stages"` // observed, in the order of the migration
 	Instances    []Run            `json:"instances"`
 	Versions     []string         `json:"versions"`
@@ -38,6 +50,7 @@ type Report struct {
 	Divergences  Divergences      `json:"divergences"`
 	Coverage     Coverage         `json:"coverage"`
 	Latency      Latencies        `json:"latency"`
+	Noise        *Noise           `json:"noise,omitempty"` // with a calibration only
 	Verification []Verification   `json:"verification"`
 	SelfTest     SelfTest         `json:"selftest"`
 	NotExercised []string         `json:"not_exercised"`
@@ -45,6 +58,14 @@ type Report struct {
 	Notes        []string         `json:"notes"`
 	Limits       Limits           `json:"limits"`
 	Digest       string           `json:"digest"` // SHA-256 of the data, in hex
+}
+
+// Data is the part of the period that was counted at all.
+type Data struct {
+	From    time.Time `json:"from"`  // of the first counts in the period; zero: there are none
+	To      time.Time `json:"to"`    // of the last
+	Seconds float64   `json:"s"`     // in which at least one instance counted
+	Share   float64   `json:"share"` // of the period
 }
 
 // Gate is one condition of the verdict.
@@ -89,7 +110,7 @@ const (
 	RunRunning  = "running"  // it reported to the end of the period
 	RunClosed   = "closed"   // it was closed in order
 	RunTorn     = "torn"     // it was killed: a second of it may be missing
-	RunReplaced = "replaced" // it fell silent, and the instance was started again
+	RunReplaced = "replaced" // it fell silent, and one of its name was started later
 	RunMissing  = "missing"  // it fell silent
 )
 
@@ -108,7 +129,7 @@ type Change struct {
 // Incident is what the reader should know of besides the counts.
 type Incident struct {
 	Pod  string    `json:"pod"`
-	What string    `json:"what"` // kill, verification, or what the caller named
+	What string    `json:"what"` // kill, verification, mysql-away ... (incidents.go), or what the caller named
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`   // the end of the period when it lasts
 	Open bool      `json:"open"` // it lasts
@@ -253,6 +274,19 @@ type Connection struct {
 	Held  Series `json:"held"`
 }
 
+// Noise is what a calibration saw between two equal stores: old against old, beside
+// which old against new is read.
+type Noise struct {
+	Digest     string    `json:"digest"` // of the calibration's report
+	Pods       []string  `json:"pods"`
+	From       time.Time `json:"from"`
+	To         time.Time `json:"to"`
+	Compared   uint64    `json:"compared"`
+	Differed   uint64    `json:"differed"`
+	Rate       Estimate  `json:"rate"` // of differing
+	Operations []Latency `json:"operations"`
+}
+
 // Shift is a quantile of the paired delta that is above the baseline's by more
 // than is allowed.
 type Shift struct {
@@ -280,16 +314,17 @@ type SelfTest struct {
 	Caught        uint64        `json:"caught"`
 	Missed        uint64        `json:"missed"`
 	Misclassified uint64        `json:"misclassified"`
-	Unjudged      uint64        `json:"unjudged"` // one store did not answer: neither caught nor missed
+	Unjudged      uint64        `json:"unjudged"` // a store did not answer, or not in time: neither caught nor missed
 	ByKind        []PlantedKind `json:"by_kind"`
 }
 
 // PlantedKind is one kind that was planted, and what was seen in its place.
 type PlantedKind struct {
-	Kind    string            `json:"kind"`
-	Planted uint64            `json:"planted"`
-	Caught  uint64            `json:"caught"`
-	Seen    map[string]uint64 `json:"seen_as"` // what was not caught, by what it was taken for; "none" was missed
+	Kind     string            `json:"kind"`
+	Planted  uint64            `json:"planted"`
+	Caught   uint64            `json:"caught"`
+	Unjudged uint64            `json:"unjudged"`
+	Seen     map[string]uint64 `json:"seen_as"` // what was not caught, by what it was taken for; "none" was missed
 }
 
 // SignOff is a decision that was recorded, about this data or earlier data.

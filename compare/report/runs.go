@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,11 +32,13 @@ func torn(r compare.Rollup) int {
 }
 
 // runs says of each run what is missing of it between since and until. sorted
-// is in the order of latest.
-func runs(sorted []compare.Rollup, since, until time.Time, maxGap time.Duration) []Run {
+// is in the order of latest. Nothing can have been read that happened after read.
+func runs(sorted []compare.Rollup, since, until, read time.Time, limits Limits) []Run {
 	all := []Run{}
 	var last compare.Rollup
+	longest := map[string]time.Duration{} // by pod
 	for _, r := range sorted {
+		longest[r.Pod] = max(longest[r.Pod], r.To.Sub(r.From))
 		if len(all) == 0 || all[len(all)-1].Run != r.Run {
 			all = append(all, Run{Pod: r.Pod, Instance: r.Instance, Run: r.Run, Started: r.Started, From: r.From, State: RunMissing})
 			begin := r.From
@@ -70,13 +73,19 @@ func runs(sorted []compare.Rollup, since, until time.Time, maxGap time.Duration)
 		case isAgain:
 			run.State = RunReplaced
 			run.gap(run.To, again, 0)
-		case !until.After(run.To.Add(maxGap)):
+		case !earlier(until, read).After(run.To.Add(limits.silence(longest[run.Pod]))):
 			run.State = RunRunning
 		default:
 			run.gap(run.To, until, 0)
 		}
 	}
 	return all
+}
+
+// silence is for how long a run may have said nothing, whose pod's longest rollup
+// has this length: the next one is on its way.
+func (l Limits) silence(rollup time.Duration) time.Duration {
+	return min(l.MaxGap, time.Duration(l.SilentAfter*float64(max(rollup, time.Minute))))
 }
 
 // startedAgain is when the instance of a run was started after it. all is sorted.
@@ -95,27 +104,79 @@ func (r *Run) gap(from, to time.Time, lost uint64) {
 	r.Lost += lost
 }
 
-// absent lists who should be reporting and is not: runs that fell silent, and
-// live instances without a run that reports. One that has just ended may still
-// be taken for live: its last run is new enough then.
+// absent lists who should be reporting and is not: runs that fell silent, live
+// instances whose run does not report, and runs that live no longer and never said
+// that they ended. Names tell nothing here: two processes may have one.
 func absent(all []Run, live map[string][]holdover.Instance, pods []string, newEnough time.Time) (who []string) {
-	for _, r := range all {
-		if r.State == RunMissing {
-			who = append(who, fmt.Sprintf("%s of %s (run %s) fell silent at %s", r.Instance, r.Pod, r.Run, stamp(r.To)))
+	say := func(r Run, format string, args ...any) {
+		who = append(who, fmt.Sprintf("%s of %s (run %s) ", r.Instance, r.Pod, r.Run)+fmt.Sprintf(format, args...))
+	}
+	for i, r := range all {
+		alive := slices.ContainsFunc(live[r.Pod], func(l holdover.Instance) bool { return l.ID == r.Run })
+		switch r.State {
+		case RunMissing:
+			say(r, "fell silent at %s", stamp(r.To))
+		case RunReplaced:
+			again, _ := startedAgain(all, i)
+			say(r, "fell silent at %s; a process of its name was started at %s, and whether the first one ended is not known", stamp(r.To), stamp(again))
+		case RunRunning:
+			if live[r.Pod] != nil && !alive {
+				say(r, "lives no longer and never said that it ended: what it did after %s was not counted, until its next start sends what it left; if it has just ended in order, look again in a minute", stamp(r.To))
+			}
+		case RunClosed, RunTorn:
+			if alive && r.To.Before(newEnough) { // one that has just ended may be taken for live for a moment
+				say(r, "is live and has not reported since %s, when it ended by its counts", stamp(r.To))
+			}
 		}
 	}
 	for _, pod := range pods {
 		for _, instance := range live[pod] {
-			reports := slices.ContainsFunc(all, func(r Run) bool {
-				return r.Pod == pod && r.Instance == instance.Name && (r.State == RunMissing || !r.To.Before(newEnough))
-			})
-			if !reports {
-				who = append(who, fmt.Sprintf("%s of %s is live and has not reported: if it has just started, look again in a minute", instance.Name, pod))
+			if !slices.ContainsFunc(all, func(r Run) bool { return r.Pod == pod && r.Run == instance.ID }) {
+				who = append(who, fmt.Sprintf("%s of %s (run %s) is live and has not reported: if it has just started, look again in a minute", instance.Name, pod, instance.ID))
 			}
 		}
 	}
 	slices.Sort(who)
 	return slices.Compact(who)
+}
+
+// ended is how many runs were closed in order or reported to the end of the
+// period, and which were killed.
+func ended(all []Run) (n int, torn []string) {
+	for _, r := range all {
+		switch r.State {
+		case RunRunning, RunClosed:
+			n++
+		case RunTorn:
+			torn = append(torn, fmt.Sprintf("%s of %s (run %s) at about %s", r.Instance, r.Pod, r.Run, stamp(r.To)))
+		}
+	}
+	return n, torn
+}
+
+// ahead are the runs whose rollups reach beyond the time at which they were read,
+// and how far: their last ones are not in a period that ends now.
+func ahead(in Input, pods []string, limits Limits) (who []string) {
+	read := in.Read
+	if read.IsZero() && in.Instances != nil {
+		read = in.Until
+	}
+	if read.IsZero() {
+		return nil
+	}
+	furthest := map[string]compare.Rollup{}
+	for _, r := range in.Rollups {
+		if slices.Contains(pods, r.Pod) && r.To.Sub(read) > limits.MaxAhead && r.To.After(furthest[r.Run].To) {
+			furthest[r.Run] = r
+		}
+	}
+	for _, run := range slices.Sorted(maps.Keys(furthest)) {
+		r := furthest[run]
+		by := seconds(r.To.Sub(read).Seconds())
+		who = append(who, fmt.Sprintf("the clock of %s of %s (run %s) is ahead by %s or more: what it counted in the last %s is kept, and not in this period; set its clock, wait for %s and make the report again",
+			r.Instance, r.Pod, run, by, by, by))
+	}
+	return who
 }
 
 // runNotes say what a reader should know of runs that did not end in order.
@@ -139,64 +200,6 @@ func runNotes(all []Run) (notes []string) {
 		}
 	}
 	return notes
-}
-
-// timeline is each pod's changes within the period, after the one that it began
-// with; and what of them, of the
-// verifications and of what the caller names is an incident.
-func timeline(in Input, pods []string, since, until time.Time) ([]Change, []Incident) {
-	changes, incidents := []Change{}, []Incident{}
-	for _, pod := range pods {
-		var before *Change
-		var own []Change
-		for _, f := range in.Fences {
-			if f.Pod != pod || f.At.After(until) {
-				continue
-			}
-			c := Change{Pod: pod, At: f.At.UTC(), Epoch: f.Epoch, Stage: f.Stage, Latched: f.Latched, By: f.By, Reason: f.Reason, Before: f.At.Before(since)}
-			if c.Before {
-				before = &c
-			} else {
-				own = append(own, c)
-			}
-		}
-		if before != nil {
-			own = slices.Insert(own, 0, *before)
-		}
-		for i, c := range own {
-			if !c.Latched || i > 0 && own[i-1].Latched {
-				continue
-			}
-			kill := Incident{Pod: pod, What: "kill", From: c.At, To: until, Open: true, By: c.By,
-				Text: fmt.Sprintf("the kill switch latched %s at epoch %d: %s", c.Stage, c.Epoch, c.Reason)}
-			for _, end := range own[i+1:] {
-				if !end.Latched {
-					kill.To, kill.Open = end.At, false
-					kill.Text += fmt.Sprintf("; restored by %s: %s", end.By, end.Reason)
-					break
-				}
-			}
-			incidents = append(incidents, kill)
-		}
-		changes = append(changes, own...)
-		for _, v := range in.Verified {
-			if v.Pod == pod && v.Differences > 0 && !v.At.Before(since) && !v.At.After(until) {
-				incidents = append(incidents, Incident{Pod: pod, What: "verification", From: v.At.UTC(), To: v.At.UTC(), By: v.By, Text: v.Summary})
-			}
-		}
-	}
-	for _, i := range in.Incidents {
-		if slices.Contains(pods, i.Pod) && !i.From.After(until) && (i.Open || !i.To.Before(since)) {
-			if i.From, i.To = i.From.UTC(), i.To.UTC(); i.Open || i.To.After(until) { // what comes later is not of this period
-				i.To, i.Open = until, true
-			}
-			incidents = append(incidents, i)
-		}
-	}
-	slices.SortStableFunc(incidents, func(a, b Incident) int {
-		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.What, b.What), cmp.Compare(a.Text, b.Text))
-	})
-	return changes, incidents
 }
 
 // verifications is the newest one of each pod up to until.
@@ -230,6 +233,14 @@ func verifications(in Input, pods []string, since, until time.Time) []Verificati
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// earlier is the first of the two; zero is no time.
+func earlier(a, b time.Time) time.Time {
+	if b.IsZero() || !a.IsZero() && a.Before(b) {
 		return a
 	}
 	return b

@@ -11,28 +11,16 @@ import (
 
 // fillSelfTest adds up what became of plants, by what was planted.
 func (s *sum) fillSelfTest() SelfTest {
-	t := SelfTest{ByKind: []PlantedKind{}}
-	for _, p := range s.Planted {
-		if n := len(t.ByKind); n == 0 || t.ByKind[n-1].Kind != p.Want.String() {
-			t.ByKind = append(t.ByKind, PlantedKind{Kind: p.Want.String(), Seen: map[string]uint64{}})
+	all, byKind := compare.SumPlants(s.Planted)
+	t := SelfTest{Planted: all.Planted, Caught: all.Caught, Missed: all.Missed, Misclassified: all.Misclassified, Unjudged: all.Unjudged, ByKind: []PlantedKind{}}
+	for _, sum := range byKind {
+		k := PlantedKind{Kind: sum.Kind.String(), Planted: sum.Planted, Caught: sum.Caught, Unjudged: sum.Unjudged, Seen: map[string]uint64{}}
+		for got, n := range sum.SeenAs {
+			if got != sum.Kind {
+				k.Seen[got.String()] = n
+			}
 		}
-		k := &t.ByKind[len(t.ByKind)-1]
-		k.Planted += p.Count
-		t.Planted += p.Count
-		switch p.Got {
-		case p.Want:
-			k.Caught += p.Count
-			t.Caught += p.Count
-		case compare.KindNone:
-			k.Seen[p.Got.String()] += p.Count
-			t.Missed += p.Count
-		case compare.KindNotComparable:
-			k.Seen[p.Got.String()] += p.Count
-			t.Unjudged += p.Count
-		default:
-			k.Seen[p.Got.String()] += p.Count
-			t.Misclassified += p.Count
-		}
+		t.ByKind = append(t.ByKind, k)
 	}
 	return t
 }
@@ -43,10 +31,10 @@ func (r *Report) selfTest(s *sum) Gate {
 	t := r.SelfTest
 	version, never := neverCaught(s.rollups)
 	g := Gate{Name: "selftest", Unit: unitCount, Value: float64(t.Missed + t.Misclassified), N: t.Planted, Verdict: Pass,
-		Reason: fmt.Sprintf("%d of %d planted divergences were caught, of each kind some by %s", t.Caught, t.Planted, version)}
+		Reason: fmt.Sprintf("%d of %d plants were caught, of each kind some by %s: %s", t.Caught, t.Planted, version, t.caught())}
 	switch {
 	case t.Planted == 0:
-		g.Verdict, g.Reason = NoVerdict, "nothing was planted: it is not known whether the comparator sees; serve plants on the reserved_shop of a pod that has one"
+		g.Verdict, g.Reason = NoVerdict, "nothing was planted: it is not known whether the comparator sees; serve plants on the reserved_shop of a pod that has one, and `holdover selftest --pod POD` at once"
 	case t.Missed+t.Misclassified > 0:
 		var wrong, kinds []string
 		if t.Missed > 0 {
@@ -56,7 +44,7 @@ func (r *Report) selfTest(s *sum) Gate {
 			wrong = append(wrong, fmt.Sprintf("took %d for something else than was planted", t.Misclassified))
 		}
 		for _, k := range t.ByKind {
-			if n := k.Planted - k.Caught - k.Seen[compare.KindNotComparable.String()]; n > 0 {
+			if n := k.Planted - k.Caught - k.Unjudged; n > 0 {
 				kinds = append(kinds, fmt.Sprintf("%d of %d %s", n, k.Planted, k.Kind))
 			}
 		}
@@ -64,15 +52,26 @@ func (r *Report) selfTest(s *sum) Gate {
 		if t.Misclassified == 0 { // blind, or only late on a machine that is too busy: this page proves nothing
 			g.Verdict = NoVerdict
 		}
+	case 2*t.Unjudged > t.Planted:
+		g.Verdict, g.Reason = NoVerdict, fmt.Sprintf("%d of %d plants could not be judged, for a store did not answer or not in time: the rest show too little", t.Unjudged, t.Planted)
 	case len(never) > 0:
-		g.Verdict, g.Reason = NoVerdict, fmt.Sprintf("of %s nothing was planted and caught by %s: it is not known whether it sees it; serve plants each in turn, one every compare.selftest_every",
+		g.Verdict, g.Reason = NoVerdict, fmt.Sprintf("of %s nothing was planted and caught by %s: it is not known whether it sees it; serve plants each in turn, one every compare.selftest_every, and `holdover selftest --pod POD` each at once",
 			strings.Join(never, ", "), version)
 	default:
 		if t.Unjudged > 0 {
-			g.Reason += fmt.Sprintf("; %d could not be judged, for one store did not answer", t.Unjudged)
+			g.Reason += fmt.Sprintf("; %d could not be judged, for a store did not answer or not in time", t.Unjudged)
 		}
 	}
 	return g
+}
+
+// caught lists how many of each kind were caught.
+func (t SelfTest) caught() string {
+	var parts []string
+	for _, k := range t.ByKind {
+		parts = append(parts, fmt.Sprintf("%s %d", k.Kind, k.Caught))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // neverCaught are the kinds of divergence of which the version that reported

@@ -19,8 +19,12 @@ func (r *Report) latency(baseline Baseline, noise *Baseline) (Gate, error) {
 	g := Gate{Name: "latency", Unit: unitCount, Verdict: Pass}
 	r.Latency.Baseline = baseline.Digest
 	judged := 0
+	var unknown []string
 	for _, now := range r.Latency.Operations {
 		before := row(baseline.Rows, now)
+		if now.Pairs >= r.Limits.MinCompared && (before == nil || before.Pairs < r.Limits.MinCompared) {
+			unknown = append(unknown, stageOp(now.Stage, now.Op, now.Probe))
+		}
 		if before == nil {
 			continue
 		}
@@ -43,7 +47,13 @@ func (r *Report) latency(baseline Baseline, noise *Baseline) (Gate, error) {
 		}
 	}
 	g.Value = float64(len(r.Latency.Shifts))
+	if old := r.To.Sub(baseline.To); !baseline.To.IsZero() && old > r.Limits.BaselineWithin {
+		r.Notes = append(r.Notes, fmt.Sprintf("the baseline's period ended at %s, %s before this one: what was usual then may not be so now", stamp(baseline.To), long(old)))
+	}
 	switch {
+	case len(baseline.Pods) > 0 && !slices.Equal(baseline.Pods, r.Pods): // whose times are others', slower or faster
+		g.Verdict, g.Value, r.Latency.Shifts = NoVerdict, 0, []Shift{}
+		g.Reason = fmt.Sprintf("the baseline is of %s, and this report of %s: give an earlier report of the same", strings.Join(baseline.Pods, ", "), strings.Join(r.Pods, ", "))
 	case len(r.Latency.Shifts) > 0:
 		g.Verdict = Fail
 		var parts []string
@@ -55,6 +65,8 @@ func (r *Report) latency(baseline Baseline, noise *Baseline) (Gate, error) {
 			parts = append(parts, fmt.Sprintf("%s %s %s %s%s: %s over redis, %s before", s.Stage, s.Op, asked(s.Probe), s.Quantile, what, micros(s.After), micros(s.Before)))
 		}
 		g.Reason = "mysql became slower: " + strings.Join(parts, "; ")
+	case judged > 0 && len(unknown) > 0:
+		g.Verdict, g.Reason = NoVerdict, fmt.Sprintf("the baseline has fewer than %d pairs of times, or none, of %s: give one of a period in which that occurred", r.Limits.MinCompared, strings.Join(unknown, ", "))
 	case judged == 0:
 		g.Verdict, g.Reason = NoVerdict, "the period and the baseline have no operation in common with times enough to compare"
 	default:

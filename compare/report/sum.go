@@ -18,6 +18,7 @@ type sum struct {
 	pods      map[string]*PodCoverage
 	instances map[string]*PodCoverage // by pod/name, over their runs
 	hours     map[hourKey]*HourCoverage
+	thin      []thinStretch
 }
 
 type hourKey struct {

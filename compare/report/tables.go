@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"holdover"
 	"holdover/compare"
@@ -33,8 +32,8 @@ func head(title string, header ...string) table { return table{Title: title, Hea
 // tables are those that have rows, in the order of a report.
 func (r Report) tables() []table {
 	all := []table{
-		r.kindTable(), r.shiftTable(), r.latencyTable(), r.connectionTable(), r.operationTable(), r.podTable(), r.thinHours(), r.outcomeTable(),
-		r.stratumTable(), r.verificationTable(), r.plantedTable(), r.timelineTable(), r.incidentTable(), r.instanceTable(), r.signOffTable(),
+		r.incidentTable(), r.kindTable(), r.shiftTable(), r.latencyTable(), r.noiseTable(), r.connectionTable(), r.operationTable(), r.podTable(), r.thinHours(), r.outcomeTable(),
+		r.stratumTable(), r.verificationTable(), r.plantedTable(), r.timelineTable(), r.instanceTable(), r.signOffTable(),
 	}
 	return slices.DeleteFunc(all, func(t table) bool { return len(t.Rows) == 0 })
 }
@@ -225,9 +224,13 @@ func (r Report) instanceTable() table {
 func (r Report) signOffTable() table {
 	t := head("Signed", "at", "decision", "by", "pod", "stage", "verdict then", "this data", "note")
 	for _, s := range r.SignOffs {
-		same := "no: of " + s.Digest
-		if s.SameData {
-			same = "yes"
+		same := "yes"
+		switch {
+		case s.SameData:
+		case s.From.Equal(r.From) && s.To.Equal(r.To):
+			same = "no: of this period, and the data was another: " + s.Digest
+		default:
+			same = fmt.Sprintf("no: of %s to %s", stamp(s.From), stamp(s.To))
 		}
 		t.add(stamp(s.At), s.Decision, s.As, s.Pod, s.Stage, s.Verdict, same, s.Note)
 	}
@@ -236,10 +239,6 @@ func (r Report) signOffTable() table {
 
 // header is what stands above the gates.
 func (r Report) header() [][2]string {
-	period := fmt.Sprintf("%s to %s (%s)", stamp(r.From), stamp(r.To), r.To.Sub(r.From).Round(time.Second))
-	if r.To.IsZero() {
-		period = "nothing was observed"
-	}
 	stages := []string{}
 	for s := holdover.StageRedis; s <= holdover.StageMySQLOnly; s++ {
 		if slices.Contains(r.Stages, s) || slices.ContainsFunc(r.Timeline, func(c Change) bool { return c.Stage == s }) {
@@ -265,15 +264,15 @@ func (r Report) header() [][2]string {
 	for _, i := range r.Incidents {
 		what[i.What]++
 	}
-	incidents := fmt.Sprintf("kills %d, verifications with differences %d", what["kill"], what["verification"])
+	incidents := fmt.Sprintf("kills %d, verifications with differences %d", what[WhatKill], what[WhatVerification])
 	for _, name := range slices.Sorted(maps.Keys(what)) {
-		if name != "kill" && name != "verification" {
+		if name != WhatKill && name != WhatVerification {
 			incidents += fmt.Sprintf(", %s %d", name, what[name])
 		}
 	}
-	return [][2]string{
+	lines := [][2]string{
 		{"pods", none(r.Pods)},
-		{"period", period},
+		{"period", r.period()},
 		{"stages", none(stages)},
 		{"instances", fmt.Sprintf("%s (%d runs)", none(names), len(r.Instances))},
 		{"incidents", incidents},
@@ -281,6 +280,10 @@ func (r Report) header() [][2]string {
 		{"compared", fmt.Sprintf("%d of %d operations (%s); %d differed, %d unexplained", r.Coverage.Compared, r.Coverage.Eligible+r.Coverage.Bypassed,
 			percent(r.Coverage.Share), r.Divergences.Differed, r.Divergences.Unexplained)},
 	}
+	if r.Noise != nil {
+		lines = append(lines, [2]string{"noise", r.Noise.String()})
+	}
+	return lines
 }
 
 // says is one store's answer in a sample.

@@ -43,7 +43,7 @@ func (r Report) WriteText(w io.Writer) error {
 	for _, line := range r.header() {
 		fmt.Fprintf(&b, "%-10s %s\n", line[0], printable(line[1]))
 	}
-	fmt.Fprintf(&b, "digest     %s\n", r.Digest)
+	fmt.Fprintf(&b, "digest     %s%s\n", r.Digest, r.Source.of())
 	r.gateTable().text(&b)
 	r.listText(&b, "not exercised: this report says nothing about", r.NotExercised)
 	r.listText(&b, "notes", r.Notes)
@@ -87,11 +87,10 @@ func (r Report) samplesText(b *strings.Builder) {
 				b.WriteString("\nSamples (everything that is known of each is in the JSON)\n")
 				first = false
 			}
-			fmt.Fprintf(b, "  %s, %s, %d units: %s %s of %s, shop %d, epoch %d, on %s at %s: redis %s, mysql %s: %s\n",
-				e.Kind, e.Direction, e.Units, e.Stage, printable(e.Op), printable(e.Token), e.Shop, e.Epoch, printable(e.Instance), stamp(e.At),
-				printable(says(e.Redis)), printable(says(e.MySQL)), printable(e.Why))
-			if e.Next != "" {
-				fmt.Fprintf(b, "    next: %s\n", printable(e.Next))
+			fmt.Fprintf(b, "  %s, %s, %d units: %s %s of %s, shop %d, epoch %d, on %s at %s\n",
+				e.Kind, e.Direction, e.Units, e.Stage, printable(e.Op), printable(e.Token), e.Shop, e.Epoch, printable(e.Instance), stamp(e.At))
+			for _, fact := range r.facts(e) {
+				fmt.Fprintf(b, "    %-9s %s\n", fact[0], printable(fact[1]))
 			}
 		}
 	}

@@ -84,7 +84,7 @@ func (a *App) api() (http.Handler, error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), panics, newMetrics(a))
 	pods := make([]httpapi.Pod, len(a.Pods))
 	for i, pod := range a.Pods {
-		pods[i] = httpapi.Pod{Name: pod.Name, Shops: pod.Serves, Reserver: counted{pod.Facade, pod.hottest}, Operator: operator{app: a, pod: pod}}
+		pods[i] = httpapi.Pod{Name: pod.Name, Shops: pod.Serves, Reserver: pod.withoutReserved(counted{pod.Facade, pod.hottest}), Operator: operator{app: a, pod: pod}}
 	}
 	return httpapi.New(httpapi.Config{
 		Pods: pods, OperatorToken: a.cfg.OperatorToken, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),

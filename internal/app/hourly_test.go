@@ -68,8 +68,12 @@ func TestHourly(t *testing.T) {
 	if carrying != 4 { // two hours of two runs
 		t.Errorf("%d rollups carry counts", carrying)
 	}
+	pulse := new(report.Pulse) // of the minutes, for both
+	for _, r := range minutes {
+		pulse.Add(r)
+	}
 	build := func(rollups []compare.Rollup) string {
-		r, err := report.Build(report.Input{Pods: []string{"pod-a"}, Since: start, Until: start.Add(time.Hour), Rollups: rollups})
+		r, err := report.Build(report.Input{Pods: []string{"pod-a"}, Since: start, Until: start.Add(time.Hour), Rollups: rollups, Pulse: pulse})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,34 @@ func (s *Stores) plantedOn() func(shop int64) bool {
 	return func(shop int64) bool { return shop == s.reserved }
 }
 
+// withoutReserved refuses new reservations in the pod's reserved shop: there, only
+// divergences are planted, and nobody compares what else happens. Holds that are
+// there can be claimed, released and extended.
+func (p *Pod) withoutReserved(r holdover.Reserver) holdover.Reserver {
+	if p.reserved == 0 {
+		return r
+	}
+	return &unreserved{Reserver: r, pod: p}
+}
+
+type unreserved struct {
+	holdover.Reserver
+	pod  *Pod
+	said sync.Once
+}
+
+// Reserve passes on what is not for the reserved shop.
+func (u *unreserved) Reserve(ctx context.Context, r holdover.Request) (holdover.Result, error) {
+	if r.Shop != u.pod.reserved {
+		return u.Reserver.Reserve(ctx, r)
+	}
+	u.said.Do(func() {
+		u.pod.log.Warn("a buyer asks for units of the reserved shop and is refused, as each one after: it is for planted divergences, and nobody would compare the buyer's call; set reserved_shop to a shop that no buyer uses", "shop", r.Shop)
+	})
+	return holdover.Result{}, &holdover.InvalidError{Field: "shop_id", Value: fmt.Sprint(r.Shop),
+		Problem: fmt.Sprintf("is the reserved_shop of pod %s, where divergences are planted: it sells nothing; if it is a shop with buyers, reserve another one", u.pod.Name)}
+}
+
 // reach puts the planter's hand between a facade and its stores; nil when no
 // shop is reserved.
 func (s *Stores) reach(c *dualwrite.Config) *plant.Hand {
@@ -62,7 +90,8 @@ func (p *Pod) openPlanter(hand *plant.Hand) (err error) {
 var ErrNoReservedShop = errors.New("no shop is reserved for planted divergences: set the pod's reserved_shop to one of its shops that no buyer uses")
 
 // SelfTest plants each kind times often in a live pod, with a facade and a
-// comparator of its own, and counts what was caught.
+// comparator of its own, and counts what was caught. That goes to the pod's records
+// too: a report counts it as it does what serve plants.
 func SelfTest(ctx context.Context, c Config, s *Stores, times int) (r plant.Result, err error) {
 	if s.reserved == 0 {
 		return r, fmt.Errorf("pod %s: %w", s.Name, ErrNoReservedShop)
@@ -74,7 +103,7 @@ func SelfTest(ctx context.Context, c Config, s *Stores, times int) (r plant.Resu
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	events := filepath.Join(dir, "selftest.jsonl")
-	cmp, err := compare.New(compare.Config{Pod: s.Name, Instance: c.Instance, Path: events, Reserved: s.plantedOn(), Logger: c.Logger})
+	cmp, err := compare.New(compare.Config{Pod: s.Name, Instance: c.Instance + selftestName, Version: c.Version, ConfigHash: c.Hash(), Path: events, Reserved: s.plantedOn(), Logger: c.Logger})
 	if err != nil {
 		return r, err
 	}
@@ -90,6 +119,9 @@ func SelfTest(ctx context.Context, c Config, s *Stores, times int) (r plant.Resu
 	if err != nil {
 		return r, err
 	}
+	if err := s.keepPlants(ctx, rollups); err != nil {
+		return r, fmt.Errorf("pod %s: what was planted can't be kept for reports: %w", s.Name, Hinted(err))
+	}
 	r = plant.Count(total.Planted, plant.Kinds(), times)
 	for _, f := range failed {
 		r.OK, r.Failed = false, append(r.Failed, Hinted(f).Error())
@@ -98,11 +130,29 @@ func SelfTest(ctx context.Context, c Config, s *Stores, times int) (r plant.Resu
 	return r, nil
 }
 
+// selftestName is what tells a self-test's records from those of the instance that
+// its configuration names.
+const selftestName = " selftest"
+
+// keepPlants puts a self-test's counts into the pod's records.
+func (s *Stores) keepPlants(ctx context.Context, rollups []compare.Rollup) error {
+	for _, r := range rollups {
+		kept, err := comparisonOf(r)
+		if err != nil {
+			return err
+		}
+		if _, err := s.MySQL.AppendComparison(ctx, kept); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // plantAll runs a facade of its own while it plants. It does no other
 // instance's work: it only mirrors what is planted.
 func (s *Stores) plantAll(ctx context.Context, c Config, cmp *compare.Comparator, times int) (fence holdover.Fence, failed []error, err error) {
 	own := c.facade(s)
-	own.Instance, own.Observe, own.Verify = c.Instance+" selftest", cmp.Observe, s.verify
+	own.Instance, own.Observe, own.Verify = c.Instance+selftestName, cmp.Observe, s.verify
 	own.SweepEvery, own.ReadinessEvery = 24*time.Hour, -1
 	hand := s.reach(&own)
 	f, err := dualwrite.New(own)

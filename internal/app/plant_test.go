@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,10 @@ func TestSelfTest(t *testing.T) {
 			if err != nil || !r.OK || r.Stage != stage.String() || r.Caught < uint64(len(plant.Kinds())) {
 				t.Errorf("%+v, %v", r, err)
 			}
+			page, err := Report(t.Context(), c, []*Stores{s}, ReportOptions{Since: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)})
+			if err != nil || page.SelfTest.Planted != r.Planted || page.SelfTest.Caught != r.Caught || page.Coverage.Eligible != 0 {
+				t.Errorf("the report does not count what was planted: %+v, %v", page.SelfTest, err)
+			}
 			s.reserved = 0 // look at all of it
 			if v, err := VerifyFor(t.Context(), c, s, VerifyOptions{}); err != nil || !v.Clean {
 				t.Errorf("%s %v, %v", v.Summary(), v.Differences, err)
@@ -49,6 +54,48 @@ func TestSelfTest(t *testing.T) {
 	if _, err := SelfTest(t.Context(), newConfig(t), s, 1); !errors.Is(err, ErrNoReservedShop) {
 		t.Errorf("without a reserved shop: %v", err)
 	}
+}
+
+// TestReservedShopSellsNothing: nobody compares a buyer there, so none gets a hold;
+// what is there already can be ended.
+func TestReservedShopSellsNothing(t *testing.T) {
+	c := reservedConfig(t)
+	fences(t, newStores(t, c), holdover.StageRedis, holdover.StageShadow)
+	p, err := OpenPod(t.Context(), c, c.Pods[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close(context.WithoutCancel(t.Context())) })
+	asked := &askedFor{}
+	r := p.withoutReserved(asked)
+	request := func(shop int64) holdover.Request {
+		return holdover.Request{Shop: shop, Token: holdover.NewToken(), TTL: time.Minute, Lines: []holdover.Line{{Item: 1, Group: 1, Quantity: 1}}}
+	}
+	if _, err := r.Reserve(t.Context(), request(9)); !errors.Is(err, holdover.ErrInvalid) || !strings.Contains(err.Error(), "reserved_shop of pod") || asked.reserves != 0 {
+		t.Errorf("in the reserved shop: %v", err)
+	}
+	if _, err := r.Reserve(t.Context(), request(1)); err != nil || asked.reserves != 1 {
+		t.Errorf("in another shop: %v", err)
+	}
+	if _, err := r.Release(t.Context(), 9, holdover.NewToken()); err != nil || asked.releases != 1 {
+		t.Errorf("a release in the reserved shop: %v", err)
+	}
+}
+
+// askedFor counts what comes through to a reserver.
+type askedFor struct {
+	holdover.Reserver
+	reserves, releases int
+}
+
+func (a *askedFor) Reserve(context.Context, holdover.Request) (holdover.Result, error) {
+	a.reserves++
+	return holdover.Result{}, nil
+}
+
+func (a *askedFor) Release(context.Context, int64, holdover.Token) (holdover.Result, error) {
+	a.releases++
+	return holdover.Result{}, nil
 }
 
 // A pod that serves plants one kind after the other, and what is planted counts

@@ -33,6 +33,7 @@ type Stores struct {
 	held     compare.ConnectionTimes // the same, for reports
 	reserved int64                   // the shop for planted divergences; zero: none
 	rules    RolloutConfig
+	maxAge   time.Duration   // of a live instance's heartbeat
 	mutant   *mutants.Mutant // between the stores and their users; changes nothing but in a torture
 	// Facade is for commands: it reads and changes the agreement. Nothing runs
 	// in its background, and it serves nobody.
@@ -61,7 +62,7 @@ func OpenUnasked(ctx context.Context, c Config, p PodConfig) (*Stores, error) {
 }
 
 func openStores(ctx context.Context, c Config, p PodConfig, redis legacyredis.Config) (_ *Stores, err error) {
-	s := &Stores{Name: p.Name, Holds: new(connhold.Totals), rules: c.Rollout, reserved: p.ReservedShop}
+	s := &Stores{Name: p.Name, Holds: new(connhold.Totals), rules: c.Rollout, maxAge: c.InstanceMaxAge(), reserved: p.ReservedShop}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("pod %s: %w", p.Name, err), s.Close(ctx))
@@ -101,7 +102,7 @@ func (c Config) facade(s *Stores) dualwrite.Config {
 		Pod: s.Name, Instance: c.Instance, Redis: s.mutant.Redis(s.Redis), MySQL: s.mutant.MySQL(s.MySQL), Limits: c.Limits(),
 		CallTimeout: c.Timing.Call, MirrorTimeout: c.Timing.Mirror, MirrorLinger: max(c.Timing.MirrorLinger, 0), SweepEvery: c.Timing.Sweep,
 		ReaperGrace: c.Timing.ReaperGrace, InstanceMaxAge: c.InstanceMaxAge(), RebuildEnded: c.endRetention(),
-		ReadinessEvery: c.Timing.Readiness, VerifiedMaxAge: c.Timing.VerifiedMaxAge, Logger: c.Logger,
+		ReadinessEvery: c.Timing.Readiness, VerifiedMaxAge: c.Timing.VerifiedMaxAge, DrillMaxAge: c.Rollout.DrillMaxAge, Logger: c.Logger,
 	}
 }
 
@@ -156,7 +157,7 @@ func OpenPod(ctx context.Context, c Config, p PodConfig) (_ *Pod, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pod := &Pod{Stores: stores, cfg: c, instanceID: holdover.NewToken().String(), beat: make(chan struct{}, 1), hottest: newHottest(time.Now), log: c.Logger.With("pod", p.Name)}
+	pod := &Pod{Stores: stores, cfg: c, beat: make(chan struct{}, 1), hottest: newHottest(time.Now), log: c.Logger.With("pod", p.Name)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, pod.Close(ctx))
@@ -168,6 +169,7 @@ func OpenPod(ctx context.Context, c Config, p PodConfig) (_ *Pod, err error) {
 	if err = pod.openComparator(); err != nil {
 		return nil, err
 	}
+	pod.instanceID = pod.Comparator.Run() // a report tells by it whether who lives reports
 	serving := c.facade(stores)
 	serving.InstanceID, serving.Observe, serving.Verify, serving.ForeignSeen = pod.instanceID, pod.Comparator.Observe, pod.verified, pod.foreignSeen
 	serving.Acknowledge = func(holdover.Fence) { pod.nudge() }

@@ -153,9 +153,12 @@ func lacksFence(ctx context.Context, s *Stores) (agreed holdover.Fence, why stri
 	return mysql, "", nil
 }
 
+// rebuildAction is the recorded action of a rebuild: a report tells it from a repair.
+const rebuildAction = "rebuild from mysql"
+
 func (r *RepairedPod) rebuild(ctx context.Context, s *Stores, fence holdover.Fence, why string, o RepairOptions) error {
 	ended, err := audit(ctx, s, mysqlpool.Repair{
-		Epoch: fence.Epoch, By: o.By, Reason: o.Reason, Store: holdover.StoreRedis, Action: "rebuild from mysql",
+		Epoch: fence.Epoch, By: o.By, Reason: o.Reason, Store: holdover.StoreRedis, Action: rebuildAction,
 		Subject: "pod " + s.Name, Before: "redis " + why, After: fence.String(),
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ type ReportOptions struct {
 // Report is the divergence report of pods, over all instances, from what their
 // MySQLs keep. It needs no instance, and no Redis.
 func Report(ctx context.Context, c Config, pods []*Stores, o ReportOptions) (report.Report, error) {
-	in := report.Input{Since: o.Since, Until: o.Until, Baseline: o.Baseline, Noise: o.Noise, Limits: o.Limits}
+	in := report.Input{Source: report.SourceMySQL, Pulse: new(report.Pulse), Since: o.Since, Until: o.Until, Baseline: o.Baseline, Noise: o.Noise, Limits: o.Limits}
 	if o.Live {
 		in.Instances = map[string][]holdover.Instance{}
 	}
@@ -59,6 +60,7 @@ func (s *Stores) reported(ctx context.Context, in *report.Input) error {
 		if err != nil || !r.To.After(in.Since) {
 			return err
 		}
+		in.Pulse.Add(r)
 		return hours.add(r)
 	})
 	if err != nil {
@@ -69,6 +71,9 @@ func (s *Stores) reported(ctx context.Context, in *report.Input) error {
 		return err
 	}
 	in.Rollups = append(in.Rollups, rollups...)
+	if err := s.ahead(ctx, in); err != nil {
+		return err
+	}
 	fences, err := s.MySQL.FencesSince(ctx, in.Since)
 	if err != nil {
 		return err
@@ -95,6 +100,24 @@ func (s *Stores) reported(ctx context.Context, in *report.Input) error {
 	return err
 }
 
+// ahead adds which rollups were written by clocks that are ahead: those that begin
+// after the period's end are not in it, and its reader has to know.
+func (s *Stores) ahead(ctx context.Context, in *report.Input) error {
+	now, all, err := s.MySQL.ComparisonsAhead(ctx)
+	if err != nil {
+		return err
+	}
+	if in.Read.IsZero() || now.Before(in.Read) { // of several pods
+		in.Read = now
+	}
+	for _, c := range all {
+		if !c.From.Before(in.Until) {
+			in.Rollups = append(in.Rollups, compare.Rollup{Pod: c.Pod, Instance: c.Instance, Run: c.Run, Seq: c.Seq, From: c.From, To: c.To})
+		}
+	}
+	return nil
+}
+
 // maxRepaired bounds the repairs that a report names, by who did them and why.
 const maxRepaired = 1000
 
@@ -106,11 +129,14 @@ func (s *Stores) repaired(ctx context.Context, in *report.Input) error {
 		return err
 	}
 	for _, r := range all {
-		text := fmt.Sprintf("%d changes in %s (%s): %s", r.Begun, r.Store, r.Actions, r.Reason)
+		what, text := report.WhatRepair, fmt.Sprintf("%d changes in %s (%s): %s", r.Begun, r.Store, r.Actions, r.Reason)
+		if strings.Contains(r.Actions, rebuildAction) {
+			what, text = report.WhatRebuild, "Redis had lost its data, or had older data, and was filled from MySQL; "+text
+		}
 		if left := r.Begun - r.Done; left > 0 {
 			text += fmt.Sprintf("; %d of them were left, failed or are not known", left)
 		}
-		in.Incidents = append(in.Incidents, report.Incident{Pod: r.Pod, What: "repair", From: r.First.UTC(), To: r.Last.UTC(), By: r.By, Text: text})
+		in.Incidents = append(in.Incidents, report.Incident{Pod: r.Pod, What: what, From: r.First.UTC(), To: r.Last.UTC(), By: r.By, Text: text})
 	}
 	return nil
 }
@@ -146,7 +172,7 @@ func ReportOffline(paths, pods []string, o ReportOptions) (report.Report, error)
 	if err != nil {
 		return report.Report{}, err
 	}
-	in := report.Input{Pods: pods, Since: o.Since, Until: o.Until, Rollups: rollups, Notes: notes, Baseline: o.Baseline, Noise: o.Noise, Limits: o.Limits}
+	in := report.Input{Source: report.SourceFiles, Pods: pods, Since: o.Since, Until: o.Until, Rollups: rollups, Notes: notes, Baseline: o.Baseline, Noise: o.Noise, Limits: o.Limits}
 	in.Notes = append(in.Notes, "read from files: changes of stage, kills, verifications and sign-offs are not in them")
 	return report.Build(in)
 }
@@ -171,12 +197,28 @@ func WriteReport(w io.Writer, r report.Report, format string) error {
 	return &holdover.InvalidError{Field: "format", Value: clip(format), Problem: "must be json, html, md or text"}
 }
 
+// WriteReportFile writes r in a format to a new file at path, or over the one there.
+func WriteReportFile(path string, r report.Report, format string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return &holdover.InvalidError{Field: "report file", Value: path, Problem: "can't be written: " + err.Error()}
+	}
+	if err := errors.Join(WriteReport(file, r, format), file.Close()); err != nil {
+		return fmt.Errorf("report %s: %w", path, err)
+	}
+	return nil
+}
+
+// arriving is how long after the end of a minute its counts may still be on their
+// way into MySQL: a report that ended there would be another one a moment later.
+const arriving = 10 * time.Second
+
 // ParsePeriod reads the two ends of a report's period: RFC 3339 times, dates
-// (UTC), or durations back from the last full minute, which may be in days and
-// weeks (7d, 2w). An empty until is that minute too, so that what is asked twice
-// within a minute is answered the same.
+// (UTC), or durations back from the last full minute whose counts have arrived,
+// which may be in days and weeks (7d, 2w). An empty until is that minute too, so
+// that what is asked twice within a minute is answered the same.
 func ParsePeriod(since, until string, now time.Time) (from, to time.Time, err error) {
-	minute := now.UTC().Truncate(time.Minute)
+	minute := now.UTC().Add(-arriving).Truncate(time.Minute)
 	bad := func(field, value, problem string) (time.Time, time.Time, error) {
 		return from, to, &holdover.InvalidError{Field: field, Value: clip(value), Problem: problem}
 	}

@@ -1,12 +1,15 @@
 package app
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"holdover"
+	"holdover/compare"
 	"holdover/compare/report"
 	"holdover/mysqlpool"
 )
@@ -23,6 +26,12 @@ func TestParsePeriod(t *testing.T) {
 		if from, to, err := ParsePeriod(text, "", late); err != nil || !from.Equal(want) || !to.Equal(now) {
 			t.Errorf("%s: %s, %s, %v", text, from, to, err)
 		}
+	}
+	if _, to, err := ParsePeriod("7d", "", now.Add(arriving-time.Millisecond)); err != nil || !to.Equal(now.Add(-time.Minute)) {
+		t.Errorf("a minute whose counts are on their way: until %s, %v", to, err)
+	}
+	if _, to, err := ParsePeriod("7d", "", now.Add(arriving)); err != nil || !to.Equal(now) {
+		t.Errorf("a minute whose counts have arrived: until %s, %v", to, err)
 	}
 	if from, to, err := ParsePeriod("7d", "1d", late); err != nil || !from.Equal(now.AddDate(0, 0, -7)) || !to.Equal(now.AddDate(0, 0, -1)) {
 		t.Errorf("%s, %s, %v", from, to, err)
@@ -91,6 +100,37 @@ func TestSignOfThePast(t *testing.T) {
 	if all, err := s.MySQL.SignOffs(t.Context(), time.Now().Add(-time.Hour)); err != nil || len(all) != 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
+	// A go is no older than what was seen, and what was waived needs a reason.
+	s.rules.SignoffMaxAge = time.Nanosecond
+	if _, err := Sign(t.Context(), s, passed(time.Now()), o); !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "rollout.signoff_max_age is 1ns") {
+		t.Errorf("just ended: %v", err)
+	}
+	s.rules.SignoffMaxAge = time.Hour
+	waived := passed(time.Now().Add(time.Minute))
+	waived.Limits.Waived = []string{"selftest"}
+	waived.Gates = []report.Gate{{Name: "selftest", Verdict: report.NoVerdict, Waived: true, Reason: "nothing was planted"}, {Name: "panics", Verdict: report.Pass, OK: true}}
+	_, err := Sign(t.Context(), s, waived, o)
+	if !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "were waived: selftest (nothing was planted)") || !strings.Contains(err.Error(), "override") {
+		t.Errorf("one with a waiver: %v", err)
+	}
+	live := o // only who read it knew who lived
+	live.Read = &waived
+	if _, err := Sign(t.Context(), s, passed(time.Now().Add(time.Minute)), live); !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "in the report that was read") {
+		t.Errorf("one that was read with a waiver: %v", err)
+	}
+	if all, err := s.MySQL.SignOffs(t.Context(), time.Now().Add(-time.Hour)); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	long := o
+	long.Note, long.Override = strings.Repeat("x", 1990), "there is no planter here"
+	if _, err := Sign(t.Context(), s, waived, long); !errors.Is(err, holdover.ErrInvalid) {
+		t.Errorf("a note that leaves no room for the waiver: %v", err)
+	}
+	overridden := o
+	overridden.Override = "there is no planter here"
+	if got, err := Sign(t.Context(), s, waived, overridden); err != nil || got.Note != "fine [waived: selftest (no-verdict)] [override: there is no planter here]" {
+		t.Errorf("%+v, %v", got, err)
+	}
 	signed, err := Sign(t.Context(), s, passed(time.Now().Add(time.Minute)), o)
 	if err != nil || signed.Stage != holdover.StageShadow || signed.Epoch != 2 || signed.At.IsZero() {
 		t.Errorf("%+v, %v", signed, err)
@@ -131,6 +171,81 @@ func TestRepairsAreIncidents(t *testing.T) {
 	}
 }
 
+// TestClockAheadIsSeen: what an instance counted whose clock is ahead is kept, is in
+// no period that ends now, and the report says so.
+func TestClockAheadIsSeen(t *testing.T) {
+	c := newConfig(t)
+	s := newStores(t, c)
+	fences(t, s, holdover.StageRedis, holdover.StageShadow)
+	now := time.Now().UTC().Truncate(time.Minute)
+	for seq := uint64(1); seq <= 20; seq++ {
+		from := now.Add(time.Duration(seq-10) * time.Minute)
+		kept, err := comparisonOf(compare.Rollup{Pod: s.Name, Instance: "fast", Run: "run-fast", Seq: seq, Started: from, From: from, To: from.Add(time.Minute)})
+		if err == nil {
+			_, err = s.MySQL.AppendComparison(t.Context(), kept)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Report(t.Context(), c, []*Stores{s}, ReportOptions{Since: now.Add(-time.Hour), Until: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := r.Gates[slices.IndexFunc(r.Gates, func(g report.Gate) bool { return g.Name == "instances" })]
+	if g.OK || !strings.Contains(g.Reason, "the clock of fast of pod-a (run run-fast) is ahead by") || !strings.Contains(strings.Join(r.Notes, "\n"), "the clock of fast") {
+		t.Errorf("%+v, notes %q", g, r.Notes)
+	}
+	if len(r.Instances) != 1 || r.Instances[0].Rollups != 9 {
+		t.Errorf("what it counted by then: %+v", r.Instances)
+	}
+	later, err := Report(t.Context(), c, []*Stores{s}, ReportOptions{Since: now.Add(-time.Hour), Until: now.Add(time.Hour)})
+	if err != nil || later.Instances[0].Rollups != 20 {
+		t.Errorf("its later counts are lost: %+v, %v", later.Instances, err)
+	}
+}
+
+// TestWhoLivesIsToldByRun: an instance is in the heartbeats by the name of its run, so
+// that a namesake does not report for it.
+func TestWhoLivesIsToldByRun(t *testing.T) {
+	c := newConfig(t)
+	c.Timing.Heartbeat = time.Minute // a slow machine takes nobody for dead
+	pod, err := OpenPod(t.Context(), c, c.Pods[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pod.Close(context.Background()) })
+	if pod.instanceID != pod.Comparator.Run() {
+		t.Errorf("it is known as %s, and its run is %s", pod.instanceID, pod.Comparator.Run())
+	}
+	s := pod.Stores
+	fences(t, s, holdover.StageRedis, holdover.StageShadow)
+	now := time.Now().UTC().Truncate(time.Minute)
+	kept, err := comparisonOf(compare.Rollup{Pod: s.Name, Instance: "checkout", Run: "run-1", Seq: 1, Started: now.Add(-time.Minute), From: now.Add(-time.Minute), To: now})
+	if err == nil {
+		_, err = s.MySQL.AppendComparison(t.Context(), kept)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for run, want := range map[string]string{"run-1": "all 1 runs", "run-2": "checkout of pod-a (run run-2) is live and has not reported"} {
+		if err := s.Redis.Heartbeat(t.Context(), holdover.Instance{Name: "checkout", ID: run, Epoch: 2}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Report(t.Context(), c, []*Stores{s}, ReportOptions{Since: now.Add(-time.Hour), Until: now, Live: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := r.Gates[slices.IndexFunc(r.Gates, func(g report.Gate) bool { return g.Name == "instances" })]
+		if !strings.Contains(g.Reason, want) {
+			t.Errorf("%s: %+v", run, g)
+		}
+		if err := s.Redis.Forget(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestUnsigned: what a go has to be for a step.
 func TestUnsigned(t *testing.T) {
 	c := newConfig(t)
@@ -151,9 +266,10 @@ func TestUnsigned(t *testing.T) {
 			t.Errorf("%s: %+v", name, why)
 		}
 	}
+	ended := time.Now()
 	sign := func(epoch holdover.Epoch, decision string) {
 		t.Helper()
-		d := holdover.SignOff{Pod: s.Name, Stage: agreed.Stage, Epoch: epoch, Digest: "d", Verdict: "pass", Decision: decision, As: "Ada", Note: "n", From: time.Now(), To: time.Now()}
+		d := holdover.SignOff{Pod: s.Name, Stage: agreed.Stage, Epoch: epoch, Digest: "d", Verdict: "pass", Decision: decision, As: "Ada", Note: "n [waived: gaps (no-verdict)]", From: ended.Add(-time.Hour), To: ended}
 		if err := s.MySQL.SignOff(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +284,18 @@ func TestUnsigned(t *testing.T) {
 	check("go", "", agreed, holdover.StageJoint)
 	s.rules.SignoffMaxAge = time.Nanosecond
 	check("old", "may be 1ns", agreed, holdover.StageJoint)
+	// What was seen counts, not when somebody signed; and nobody has seen the future.
 	s.rules.SignoffMaxAge = time.Hour
+	ended = time.Now().Add(-2 * time.Hour)
+	sign(2, "go")
+	check("of an old report", "is about a report that ended 2h0m", agreed, holdover.StageJoint)
+	check("of an old report", "n [waived: gaps (no-verdict)])", agreed, holdover.StageJoint)
+	ended = time.Now().Add(1000 * time.Hour)
+	sign(2, "go")
+	check("of the future", "", agreed, holdover.StageJoint)
+	s.rules.SignoffMaxAge = time.Nanosecond
+	check("of the future, a moment later", "may be 1ns", agreed, holdover.StageJoint)
+	s.rules.SignoffMaxAge, ended = time.Hour, time.Now()
 	sign(2, "no-go")
 	check("taken back", "Ada said no-go", agreed, holdover.StageJoint)
 	s.rules.RequireSignoff = false

@@ -151,6 +151,9 @@ func (s *shipper) send(ctx context.Context, r compare.Rollup, name string) error
 // quarantine puts a rollup aside that MySQL will never take: those behind it go on.
 func (s *shipper) quarantine(name string, why error) error {
 	s.log.Error("a comparison record can't be kept and is put aside", "file", name, "err", why)
+	if err := s.spool.Quarantine(name, why.Error()); err != nil {
+		return err // it stays where it is, and is tried again
+	}
 	s.count(func(n *Shipped) { n.Quarantined++ })
-	return s.spool.Quarantine(name, why.Error())
+	return nil
 }

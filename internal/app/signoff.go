@@ -33,7 +33,7 @@ func (s *Stores) unsigned(ctx context.Context, agreed holdover.Fence, to holdove
 	if err != nil {
 		return nil, err
 	}
-	age := time.Since(last.At) // by MySQL's clock: a little off does no harm
+	age := time.Since(seenUntil(last)) // by MySQL's clock: a little off does no harm
 	why := &dualwrite.Reason{Code: codeNoSignoff, Do: fmt.Sprintf("holdover report --pod %s --since 7d, then holdover report sign --pod %s --as NAME --decision go --note TEXT", s.Name, s.Name)}
 	switch {
 	case !found:
@@ -41,12 +41,22 @@ func (s *Stores) unsigned(ctx context.Context, agreed holdover.Fence, to holdove
 	case last.Decision != mysqlpool.DecisionGo:
 		why.Text = fmt.Sprintf("%s said %s at %s: %s", last.As, last.Decision, last.At.UTC().Format(time.RFC3339), last.Note)
 	case age > s.rules.SignoffMaxAge:
-		why.Text = fmt.Sprintf("the go of %s is %s old, and may be %s", last.As, age.Round(time.Second), s.rules.SignoffMaxAge)
+		why.Text = fmt.Sprintf("the go of %s is about a report that ended %s ago, at %s, and that may be %s (it was signed at %s: %s)", last.As, age.Round(time.Second),
+			last.To.UTC().Format(time.RFC3339), s.rules.SignoffMaxAge, last.At.UTC().Format(time.RFC3339), last.Note)
 		why.Number = age.Seconds()
 	default:
 		return nil, nil
 	}
 	return why, nil
+}
+
+// seenUntil is the end of what was seen before a decision: of the report's period,
+// which may be in the future of the signature.
+func seenUntil(d holdover.SignOff) time.Time {
+	if d.To.After(d.At) {
+		return d.At
+	}
+	return d.To
 }
 
 // ErrNotSigned: the report does not bear the decision. Nothing was written.
@@ -72,8 +82,9 @@ func Remake(ctx context.Context, c Config, pods []*Stores, read report.Report, b
 }
 
 // Sign records a decision about a report of the pod, with the pod's stage and
-// epoch. A go needs a report that passes, with no failure waived, and reaches
-// into the present stage, or an override, which is kept in the note.
+// epoch. A go needs a report that passes, in which no gate was waived that does
+// not, that reaches into the present stage and ended no longer ago than a go may
+// be old; or an override. That and the waivers are kept in the note.
 func Sign(ctx context.Context, s *Stores, r report.Report, o SignOptions) (holdover.SignOff, error) {
 	d := holdover.SignOff{Pod: s.Name, Digest: r.Digest, Verdict: string(r.Verdict), Decision: o.Decision, As: strings.TrimSpace(o.As), Note: strings.TrimSpace(o.Note), From: r.From, To: r.To}
 	fence, err := s.MySQL.Fence(ctx)
@@ -100,14 +111,23 @@ func Sign(ctx context.Context, s *Stores, r report.Report, o SignOptions) (holdo
 		return no("the data has changed since that report was made, or the file was edited, or it was made with a baseline that is not given here: the digest in the file is %s, and that of its period in MySQL is now %s; make the report again and read that", clip(read.Digest), r.Digest)
 	case read.Verdict != r.Verdict && (read.Verdict == report.Pass || r.Verdict == report.Fail):
 		return no("the file says %s and its data says %s: the file was edited; make the report again and read that", clip(string(read.Verdict)), r.Verdict)
-	case goes && failing(r, true) != "":
-		return no("a gate that was waived fails: %s; a go all the same takes an override with its reason", failing(r, true))
 	case goes && r.Verdict != report.Pass:
 		return no("the report's verdict is %s: %s; a go all the same takes an override with its reason", r.Verdict, failing(r, false))
 	case goes && read.Verdict != report.Pass:
 		return no("the verdict of the report that was read is %s: %s; a go all the same takes an override with its reason", clip(string(read.Verdict)), failing(read, false))
+	case goes && failing(r, true) != "":
+		return no("gates that are not passed were waived: %s; a go all the same takes an override with its reason", failing(r, true))
+	case goes && failing(read, true) != "": // who lives was known when it was read
+		return no("gates that were not passed in the report that was read were waived: %s; a go all the same takes an override with its reason", clip(failing(read, true)))
 	case goes && r.To.Before(fence.At):
 		return no("the report ends at %s, before the pod came to %s at %s; make one that ends later (without an end: at the last full minute), or give an override with its reason", r.To.Format(time.RFC3339), fence.Stage, fence.At.UTC().Format(time.RFC3339))
+	}
+	if old := time.Since(r.To); goes && old > s.rules.SignoffMaxAge {
+		return no("the report ended %s ago, at %s, and rollout.signoff_max_age is %s; make one that ends later. With an override it is recorded, and no step is taken on it",
+			old.Round(time.Second), r.To.Format(time.RFC3339), s.rules.SignoffMaxAge)
+	}
+	if waived := r.Waived(); waived != "" {
+		d.Note += " [waived: " + waived + "]"
 	}
 	if o.Override != "" {
 		d.Note += " [override: " + strings.TrimSpace(o.Override) + "]"
@@ -121,13 +141,17 @@ func Sign(ctx context.Context, s *Stores, r report.Report, o SignOptions) (holdo
 	return d, nil
 }
 
-// failing names the gates that are not passed, or those that fail and are waived.
+// failing names the gates that are not passed: those that were waived, or those
+// that the verdict is made of, which a waiver of a failure is too.
 func failing(r report.Report, waived bool) string {
 	var why []string
 	for _, g := range r.Gates {
-		if !g.OK && g.Waived == waived && !(waived && g.Verdict != report.Fail) {
+		if !g.OK && (g.Waived == waived || !waived && g.Verdict == report.Fail) {
 			why = append(why, g.Name+" ("+g.Reason+")")
 		}
+	}
+	if len(why) == 0 && !waived && r.Verdict == report.NoVerdict {
+		return "every gate was waived"
 	}
 	return strings.Join(why, "; ")
 }

@@ -51,7 +51,7 @@ func (c *Client) Restore(ctx context.Context, pod, by, reason string, dryRun boo
 }
 
 // Report returns a pod's divergence report since then, as GET .../report
-// describes it; the last 24 hours when since is empty.
+// describes it; the last 7 days when since is empty.
 func (c *Client) Report(ctx context.Context, pod, since string) (json.RawMessage, error) {
 	path := podPath(pod, "/report")
 	if since != "" {

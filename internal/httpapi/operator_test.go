@@ -160,9 +160,9 @@ func TestClient(t *testing.T) {
 		t.Errorf("pod: %+v, %v", p, err)
 	}
 	for what, do := range map[string]func() (json.RawMessage, error){
-		`{"by":"me","dry":true,"reason":"why","what":"kill"}`:       func() (json.RawMessage, error) { return c.Kill(ctx, "a", "me", "why", true) },
-		`{"by":"me","dry":false,"reason":"why","what":"restore"}`:   func() (json.RawMessage, error) { return c.Restore(ctx, "a", "me", "why", false) },
-		`{"by":"24h","dry":false,"reason":"","what":"report json"}`: func() (json.RawMessage, error) { return c.Report(ctx, "a", "") },
+		`{"by":"me","dry":true,"reason":"why","what":"kill"}`:      func() (json.RawMessage, error) { return c.Kill(ctx, "a", "me", "why", true) },
+		`{"by":"me","dry":false,"reason":"why","what":"restore"}`:  func() (json.RawMessage, error) { return c.Restore(ctx, "a", "me", "why", false) },
+		`{"by":"7d","dry":false,"reason":"","what":"report json"}`: func() (json.RawMessage, error) { return c.Report(ctx, "a", "") },
 		`{"by":"2026-01-02T03:04:05+01:00","dry":false,"reason":"","what":"report json"}`: func() (json.RawMessage, error) {
 			return c.Report(ctx, "a", "2026-01-02T03:04:05+01:00")
 		},

@@ -34,8 +34,8 @@ type SignRequest struct {
 
 type reportInput struct {
 	Pod    string `path:"pod" maxLength:"100"`
-	Since  string `query:"since" maxLength:"40" default:"24h" doc:"An RFC 3339 time, a date, or a duration back from now, like 24h or 7d."`
-	Until  string `query:"until" maxLength:"40" doc:"The same; now when left out."`
+	Since  string `query:"since" maxLength:"40" default:"7d" doc:"An RFC 3339 time, a date, or a duration back from the last full minute, like 24h or 7d; at most 31 days before the end. One report is made at a time: another is answered 503, repeat it."`
+	Until  string `query:"until" maxLength:"40" doc:"The same; the last full minute when left out."`
 	Format string `query:"format" enum:"json,html,md,text" default:"json"`
 }
 

@@ -10,7 +10,7 @@
 //	})
 //	planter, err := plant.New(plant.Config{Hand: hand, Facade: facade, ...})
 //	go planter.Run(ctx) // one plant each interval, kind after kind
-//	outcome, err := planter.Round(ctx, 20)
+//	failed := planter.PlantEach(ctx) // each kind once, now
 //
 // The comparator must know the shop as reserved (compare.Config.Reserved): what is
 // planted then counts in Planted and in no other figure.
@@ -59,8 +59,10 @@
 // # Failure
 //
 // A plant that can't be set up is an error that says what was tried, and is
-// counted nowhere. One that was set up and is not observed within PlantTimeout
-// is missed, and a report says so.
+// counted nowhere. One that was set up and is not observed in time, or that a store
+// did not answer, as on a busy machine, is unjudged: it says nothing of the comparator,
+// and is planted again where somebody waits for it. A comparator that was given what
+// was planted and did not count it, or as something else, has missed it.
 //
 // # Testing
 //

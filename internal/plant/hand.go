@@ -191,17 +191,29 @@ func (m heldMySQL) Apply(ctx context.Context, fact holdover.Hold) (holdover.Hold
 
 func (m heldMySQL) Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error) {
 	stocks, err := m.MySQL.Probe(ctx, shop, items)
-	if shop == m.h.shop && err == nil && m.h.active.Load() > 0 {
-		m.h.mu.Lock()
-		defer m.h.mu.Unlock()
-		for _, item := range items {
-			if c := m.h.probes[item]; c != nil {
-				select {
-				case c <- struct{}{}:
-				default:
-				}
+	m.h.read(shop, items, err)
+	return stocks, err
+}
+
+func (m heldMySQL) Levels(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, map[int64]int64, error) {
+	stocks, owed, err := m.MySQL.Levels(ctx, shop, items)
+	m.h.read(shop, items, err)
+	return stocks, owed, err
+}
+
+// read tells who waits for it that the items' stock was read.
+func (h *Hand) read(shop int64, items []int64, err error) {
+	if shop != h.shop || err != nil || h.active.Load() == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, item := range items {
+		if c := h.probes[item]; c != nil {
+			select {
+			case c <- struct{}{}:
+			default:
 			}
 		}
 	}
-	return stocks, err
 }

@@ -87,13 +87,30 @@ func wait(ctx context.Context, g *grip, op holdover.Op) error {
 
 // expect makes a call whose observation is to be of the kind, and waits for it.
 func (p *Planter) expect(ctx context.Context, token holdover.Token, g *grip, kind compare.Kind, op holdover.Op, call func() error) error {
-	p.cfg.Comparator.Expect(token, kind)
+	p.announce(token, kind)
 	err := call()
 	if err == nil {
-		err = wait(ctx, g, op)
+		err = p.seen(ctx, token, g, op)
+	} else {
+		p.cfg.Comparator.Late(token)
 	}
+	return err
+}
+
+// announce tells the comparator what is to be seen of the token.
+func (p *Planter) announce(token holdover.Token, kind compare.Kind) {
+	if p.current == nil { // not a plant of its own: Meet
+		p.cfg.Comparator.Expect(token, kind)
+		return
+	}
+	p.current.Expect(token, kind)
+}
+
+// seen waits for the observation. One that did not come in time can't be judged.
+func (p *Planter) seen(ctx context.Context, token holdover.Token, g *grip, op holdover.Op) error {
+	err := wait(ctx, g, op)
 	if err != nil {
-		p.cfg.Comparator.Missed(token)
+		p.cfg.Comparator.Late(token)
 	}
 	return err
 }
@@ -123,9 +140,9 @@ func grantStep(stage holdover.Stage) string {
 }
 
 func (p *Planter) poolShort(ctx context.Context, at holdover.Fence) error {
-	var first sync.Once // the debt is carried over for good
+	var first sync.Once // in shadow the debt is carried over for good; elsewhere a vote may be asked for again
 	return p.meet(ctx, compare.KindPoolShort, itemPlenty, grantStep(at.Stage), func(ctx context.Context, do func(context.Context) error) error {
-		refuse := false
+		refuse := at.Stage != holdover.StageShadow
 		first.Do(func() { refuse = true })
 		if !refuse {
 			return do(ctx)
@@ -225,7 +242,7 @@ func (p *Planter) expirySkew(ctx context.Context, _ holdover.Fence) error {
 		h, err := p.cfg.MySQL.Lookup(ctx, token)
 		if err == nil && h.State == holdover.StateHeld {
 			once.Do(func() { // it was in time: Redis has ended it
-				p.cfg.Comparator.Expect(token, compare.KindExpirySkew)
+				p.announce(token, compare.KindExpirySkew)
 				close(begun)
 			})
 			// A moment early, so that no reaper of MySQL's comes first and asks Redis.
@@ -244,20 +261,13 @@ func (p *Planter) expirySkew(ctx context.Context, _ holdover.Fence) error {
 	var err error
 	select {
 	case <-begun:
-		err = wait(ctx, g, holdover.OpRelease)
-		if err != nil {
-			p.cfg.Comparator.Missed(token)
-		}
-		return errors.Join(err, <-released)
+		return errors.Join(p.seen(ctx, token, g, holdover.OpRelease), <-released)
 	case err = <-released:
 	}
 	if err == nil { // in shadow its mirror work may still come
 		select {
 		case <-begun:
-			if err = wait(ctx, g, holdover.OpRelease); err != nil {
-				p.cfg.Comparator.Missed(token)
-			}
-			return err
+			return p.seen(ctx, token, g, holdover.OpRelease)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -306,7 +316,7 @@ func (p *Planter) straddledFlip(ctx context.Context, at holdover.Fence) error {
 func (p *Planter) observed(_ context.Context, kind compare.Kind, at holdover.Fence, e holdover.Evidence, proof holdover.Proof) error {
 	token := holdover.NewToken()
 	q := p.request(token, itemPlenty, holdTime)
-	p.cfg.Comparator.Expect(token, kind)
+	p.announce(token, kind)
 	p.cfg.Comparator.Observe(holdover.Observation{
 		Pod: p.cfg.Pod, Instance: p.cfg.Instance, Epoch: at.Epoch, Stage: at.Stage, Op: holdover.OpReserve,
 		Shop: q.Shop, Token: token, Lines: q.Lines, At: time.Now(),
@@ -330,7 +340,7 @@ func (p *Planter) foreignWrite(ctx context.Context, _ holdover.Fence) (err error
 	if err != nil {
 		return err
 	}
-	p.cfg.Comparator.RecordPlanted(v)
+	p.current.Verified(v)
 	return nil
 }
 

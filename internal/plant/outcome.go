@@ -16,6 +16,7 @@ type Result struct {
 	Caught        uint64          `json:"caught"`
 	Misclassified uint64          `json:"misclassified"`
 	Missed        uint64          `json:"missed"`
+	Unjudged      uint64          `json:"unjudged"` // a store did not answer, or not in time: planted again
 	ByKind        map[string]Seen `json:"by_kind"`
 	Stage         string          `json:"stage,omitempty"` // of a live pod
 	Pod           string          `json:"pod,omitempty"`
@@ -35,34 +36,24 @@ type Seen struct {
 }
 
 // Count makes the result of what a comparator counted; each of kinds must have
-// been planted times often, or as often as it is listed, and times more.
+// been caught times often, or as often as it is listed, and times more. What could
+// not be judged says nothing, unless it is most of all.
 func Count(planted []compare.Planted, kinds []compare.Kind, times int) Result {
-	r := Result{ByKind: map[string]Seen{}}
+	all, byKind := compare.SumPlants(planted)
+	r := Result{Planted: all.Planted, Caught: all.Caught, Misclassified: all.Misclassified, Missed: all.Missed, Unjudged: all.Unjudged, ByKind: map[string]Seen{}}
+	r.OK = all.Planted > 0 && all.Missed+all.Misclassified == 0 && !all.TooManyUnjudged()
 	for _, kind := range kinds {
 		r.ByKind[kind.String()] = Seen{SeenAs: map[string]uint64{}}
 	}
-	for _, p := range planted {
-		k, known := r.ByKind[p.Want.String()]
-		if !known {
-			k.SeenAs = map[string]uint64{}
+	for _, s := range byKind {
+		k := Seen{Planted: s.Planted, Caught: s.Caught, SeenAs: map[string]uint64{}}
+		for got, n := range s.SeenAs {
+			k.SeenAs[seenAs(got)] = n
 		}
-		k.Planted += p.Count
-		r.Planted += p.Count
-		switch p.Got {
-		case p.Want:
-			k.Caught += p.Count
-			r.Caught += p.Count
-		case compare.KindNone:
-			r.Missed += p.Count
-		default:
-			r.Misclassified += p.Count
-		}
-		k.SeenAs[seenAs(p.Got)] += p.Count
-		r.ByKind[p.Want.String()] = k
+		r.ByKind[s.Kind.String()] = k
 	}
-	r.OK = r.Planted > 0 && r.Caught == r.Planted
 	for _, k := range r.ByKind {
-		r.OK = r.OK && k.Planted >= uint64(times)
+		r.OK = r.OK && k.Caught >= uint64(times)
 	}
 	return r
 }
@@ -100,7 +91,7 @@ func (r Result) WriteText(w io.Writer) error {
 	if r.OK {
 		word = "OK"
 	}
-	_, err := fmt.Fprintf(w, "%s after %.0f s: %d planted, %d caught, %d misclassified, %d missed; %d flips, %d dual operations of buyers meanwhile\n",
-		word, r.Seconds, r.Planted, r.Caught, r.Misclassified, r.Missed, r.Flips, r.Load)
+	_, err := fmt.Fprintf(w, "%s after %.0f s: %d planted, %d caught, %d misclassified, %d missed, %d could not be judged; %d flips, %d dual operations of buyers meanwhile\n",
+		word, r.Seconds, r.Planted, r.Caught, r.Misclassified, r.Missed, r.Unjudged, r.Flips, r.Load)
 	return err
 }

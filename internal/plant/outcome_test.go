@@ -31,4 +31,12 @@ func TestCount(t *testing.T) {
 	if r := Count(missed, kinds, 2); r.OK || r.Missed != 1 || r.ByKind["match"].SeenAs["nothing"] != 1 {
 		t.Errorf("%+v", r)
 	}
+	busy := append(good[:2:2], compare.Planted{Want: compare.KindLocation, Got: compare.KindNotComparable, Count: 2})
+	if r := Count(busy, kinds, 2); !r.OK || r.Unjudged != 2 || r.Misclassified != 0 || r.ByKind["location"].SeenAs["not-comparable"] != 2 {
+		t.Errorf("a busy machine: %+v", r)
+	}
+	busy[2].Count = 5
+	if r := Count(busy, kinds, 2); r.OK {
+		t.Error("most could not be judged, and ok")
+	}
 }

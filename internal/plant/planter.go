@@ -52,6 +52,7 @@ type Planter struct {
 	cfg     Config
 	next    int
 	stocked bool
+	current *compare.Plant // the one that is being made; nil: none
 }
 
 // New makes a planter.
@@ -147,6 +148,9 @@ const (
 	turnPause = 500 * time.Millisecond
 )
 
+// errUnjudged: it counts as unjudged, and is to be planted again.
+var errUnjudged = errors.New("mysql or redis did not answer the planted call (it failed, or was shed): nothing can be said of the comparator")
+
 // Plant makes one plant of the kind; of unexplained one in each direction.
 func (p *Planter) Plant(ctx context.Context, kind compare.Kind) error {
 	for _, s := range plantings {
@@ -197,14 +201,18 @@ func (p *Planter) plant(ctx context.Context, s planting) (planted bool, err erro
 		if err := p.stock(ctx); err != nil {
 			return fmt.Errorf("plant %s: stock of shop %d: %w", s.kind, p.cfg.Shop, err)
 		}
-		p.cfg.Comparator.HoldPlants()
+		p.current = p.cfg.Comparator.Plant()
+		defer func() { p.current = nil }()
 		err := s.plant(p, ctx, fence)
 		now, agreedErr := p.cfg.Facade.Agreed()
 		// It was arranged for the stage before; or the process ends, and nobody waits for it.
 		moved = agreedErr != nil || now.Epoch != fence.Epoch || stopping.Err() != nil
-		p.cfg.Comparator.TakePlants(!moved)
+		judged := p.current.Take(!moved)
 		if err != nil && !moved {
 			return fmt.Errorf("plant %s in %s: %w", s.kind, fence.Stage, err)
+		}
+		if !judged && !moved {
+			return fmt.Errorf("plant %s in %s: %w", s.kind, fence.Stage, errUnjudged)
 		}
 		return nil
 	})
