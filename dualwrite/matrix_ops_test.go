@@ -98,7 +98,7 @@ func matrixOps() []matrixOp {
 		},
 		{
 			name:  "reserve too many",
-			calls: [5]string{"R.Vote R.Due", "R.Vote R.Due | M.Probe", "R.Vote R.Due | M.Probe", "M.Vote M.Due | R.Counters", "M.Vote M.Due"},
+			calls: [5]string{"R.Vote R.Due R.Vote", "R.Vote R.Due R.Vote | M.Probe", "R.Vote R.Due R.Vote | M.Probe", "M.Vote M.Due M.Probe | R.Counters", "M.Vote M.Due M.Probe"},
 			needs: [5]string{r, r, rm, m, m},
 			load:  [2]int64{1, 0}, before: units{held: 1}, after: units{held: 1}, no: holdover.ErrOutOfStock, do: reserve,
 			prepare: func(t *testing.T, w *world) {
@@ -124,8 +124,8 @@ func matrixOps() []matrixOp {
 				"R.Vote",
 				"R.Vote | M.Apply",
 				"M.Probe R.Vote M.Vote",
-				"M.Vote M.Due M.Probe M.Vote R.Copy",
-				"M.Vote M.Due M.Probe M.Vote",
+				"M.Vote M.Due M.Probe M.Probe M.Vote R.Copy",
+				"M.Vote M.Due M.Probe M.Probe M.Vote",
 			},
 			needs: [5]string{r, r, rm, m, m},
 			load:  [2]int64{0, 2}, blind: [2]int64{2, 0}, after: units{held: 1}, yes: held, takes: true,
