@@ -26,13 +26,16 @@ func (f *Facade) judgeDrill(r *Readiness, s Survey) {
 		return
 	}
 	last := ""
-	if d := s.LastDrill; !d.At.IsZero() && !d.OK {
-		last = fmt.Sprintf("; the last one, %s ago, failed: %s", s.drilledAgo(d), d.Problem)
+	failed := !s.LastDrill.At.IsZero() && !s.LastDrill.OK
+	if failed {
+		last = fmt.Sprintf("; the last one, %s ago, failed: %s", s.drilledAgo(s.LastDrill), s.LastDrill.Problem)
 	}
 	age := s.At.Sub(s.PassedDrill.At)
 	switch {
 	case s.PassedDrill.At.IsZero():
 		r.no(CodeDrill, 0, f.drillCommand(), "no drill of the kill switch has passed yet, and the last may be %s old%s", f.cfg.DrillMaxAge, last)
+	case failed:
+		r.no(CodeDrill, s.At.Sub(s.LastDrill.At).Seconds(), "mend it, then "+f.drillCommand(), "a drill must have passed, and the last one, %s ago, failed: %s", s.drilledAgo(s.LastDrill), s.LastDrill.Problem)
 	case age > f.cfg.DrillMaxAge:
 		r.no(CodeDrill, age.Seconds(), f.drillCommand(), "the last drill that passed was %s ago, and may be %s%s", s.drilledAgo(s.PassedDrill), f.cfg.DrillMaxAge, last)
 	}

@@ -76,10 +76,12 @@ func (f *Facade) recheckLoop(ctx context.Context) {
 	var waiting []recheck
 	fill := func(most int) {
 		for len(waiting) < most {
+			f.stats.rechecking.Add(1) // before it leaves the queue: nobody sees it in neither
 			select {
 			case r := <-f.rechecks:
 				waiting = append(waiting, r)
 			default:
+				f.stats.rechecking.Add(-1)
 				return
 			}
 		}
@@ -93,6 +95,7 @@ func (f *Facade) recheckLoop(ctx context.Context) {
 				still = append(still, r)
 			}
 		}
+		f.stats.rechecking.Add(int64(len(still) - len(waiting)))
 		clear(waiting[len(still):])
 		waiting = still
 	})

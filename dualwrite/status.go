@@ -21,6 +21,7 @@ type counters struct {
 	forgotten     atomic.Int64 // unmirrored tokens over the bound: only verification finds them
 	laneFailed    atomic.Int64
 	sweepErrors   atomic.Int64
+	rechecking    atomic.Int64 // differences that the loop has in hand
 	observed      atomic.Int64
 	observePanics atomic.Int64
 	bypassed      atomic.Int64 // dual operations that were never handed over for comparing
@@ -55,6 +56,7 @@ type Stats struct {
 	Unmirrored    int           `json:"unmirrored"`
 	Debts         int           `json:"debts"`
 	GiveBacks     int           `json:"give_backs"` // that a store has not answered yet
+	Rechecks      int           `json:"rechecks"`   // differences that are looked at again before they are told
 	OldestUnknown time.Duration `json:"oldest_unmirrored_ns"`
 	RedisAway     bool          `json:"redis_away"`
 }
@@ -76,7 +78,7 @@ func (f *Facade) Stats() Stats {
 	}
 	s.LaneJobs, s.LaneLate, s.LaneShed = f.lanes.size(epoch, f.cfg.LaneLag)
 	s.Unmirrored, s.Debts, s.OldestUnknown = f.unmirrored.size()
-	s.GiveBacks = f.undos.size()
+	s.GiveBacks, s.Rechecks = f.undos.size(), len(f.rechecks)+int(c.rechecking.Load())
 	return s
 }
 

@@ -24,14 +24,14 @@ func isDrill(reason string) bool { return strings.HasPrefix(reason, DrillPrefix)
 func IsDrill(f holdover.Fence) bool { return isDrill(f.Reason) }
 
 // drillGoneAfter is how long a silent instance is still listed: one that was alive
-// when a drill began has to acknowledge, or to say goodbye.
+// that long before a drill has to acknowledge, or to have said goodbye.
 const drillGoneAfter = time.Minute
 
 // Drilled is what a drill did and measured.
 type Drilled struct {
 	Tripped  Tripped
 	Acks     []Ack
-	Missing  []holdover.Instance // alive when it began, and not at the latch's epoch in time
+	Missing  []holdover.Instance // alive when it began or a minute before, and not at the latch's epoch in time
 	KillTook time.Duration       // from the trip's beginning to the last acknowledgement, or how long was waited
 
 	Restored        Restored
@@ -55,17 +55,17 @@ func (s *Switch) Drill(ctx context.Context, by, reason string, wait time.Duratio
 	if err := CheckWho(by, reason); err != nil {
 		return d, err
 	}
-	alive, err := s.listed(ctx, s.cfg.InstanceMaxAge)
+	alive, err := s.listed(ctx, s.cfg.InstanceMaxAge+drillGoneAfter)
 	switch {
 	case err != nil:
 		return d, fmt.Errorf("pod %s: nothing was changed: who is alive can't be read: %w", s.cfg.Pod, err)
-	case len(alive) == 0:
+	case !slices.ContainsFunc(alive, func(i holdover.Instance) bool { return i.Age <= s.cfg.InstanceMaxAge }):
 		return d, fmt.Errorf("pod %s: %w: no instance is alive, whose acknowledgement a drill could wait for", s.cfg.Pod, ErrRefused)
 	}
 	// From here on ctx's end cuts nothing short but the waiting.
 	firm := context.WithoutCancel(ctx)
 	began := time.Now()
-	d.Tripped, err = s.Trip(firm, by, reason)
+	d.Tripped, err = s.trip(firm, by, reason)
 	latch := d.Tripped.To
 	switch {
 	case err != nil:
@@ -96,8 +96,14 @@ func (s *Switch) Drill(ctx context.Context, by, reason string, wait time.Duratio
 		return d, nil
 	}
 	if err == nil {
-		_, d.RestoreMissing, _ = s.drillAcks(ctx, alive, d.Restored.To.Epoch, wait)
+		_, d.RestoreMissing, failed = s.drillAcks(ctx, alive, d.Restored.To.Epoch, wait)
 		d.RestoreTook = time.Since(restoring)
+		if failed != nil && d.AcknowledgeFail == "" {
+			d.AcknowledgeFail = "of the restore: " + failed.Error()
+		}
+		if now, err := s.redisFence(firm); err == nil && now.Epoch > d.Restored.To.Epoch && now.Latched {
+			d.TakenOver = &now // a kill, while the restore was waited for
+		}
 	}
 	d.Interrupted = ctx.Err() != nil
 	return d, err
@@ -168,7 +174,7 @@ func (s *Switch) leftover(ctx context.Context, by, reason string, failed error) 
 		case rerr == nil && ours(r) && (merr != nil || m.Epoch <= r.Epoch):
 			return r, nil
 		case rerr == nil && merr == nil && m.Epoch > r.Epoch && ours(m): // half way: finished, so that it can be taken off
-			if t, err := s.Trip(ctx, by, reason); err == nil && !t.Already {
+			if t, err := s.trip(ctx, by, reason); err == nil && !t.Already {
 				return t.To, nil
 			}
 		case rerr == nil && merr == nil:

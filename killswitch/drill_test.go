@@ -252,3 +252,83 @@ func TestDrillSaysWhatStaysLatched(t *testing.T) {
 		t.Error("it is not latched")
 	}
 }
+
+// TestDrillLeavesAKillAloneThatTalksLikeOne: a person's kill is one, whatever its words.
+func TestDrillLeavesAKillAloneThatTalksLikeOne(t *testing.T) {
+	p := stores(t, holdover.StageMySQL)
+	p.beat(t, "hangs") // so that the drill waits
+	sw := p.switchOf(t, patient)
+	done := make(chan killswitch.Drilled, 1)
+	go func() {
+		d, err := sw.Drill(t.Context(), "ada", "weekly", 2*time.Second)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- d
+	}()
+	p.latched(t)
+	tripped, err := sw.Trip(t.Context(), "bob", "drill: went wrong")
+	if err != nil || tripped.Already {
+		t.Fatalf("the kill: already %t, %v", tripped.Already, err)
+	}
+	d := <-done
+	if d.TakenOver == nil || d.TakenOver.By != "bob" {
+		t.Errorf("taken over by %v", d.TakenOver)
+	}
+	if f, err := p.redis.Fence(t.Context()); err != nil || !f.Latched || f.By != "bob" || f.Reason != "kill: went wrong" {
+		t.Errorf("redis is at %v by %s: %s (%v)", f, f.By, f.Reason, err)
+	}
+}
+
+// TestDrillCountsWhoHungBefore: an instance that fell silent shortly before the
+// drill, and did not say goodbye, has not acknowledged it.
+func TestDrillCountsWhoHungBefore(t *testing.T) {
+	p := stores(t, holdover.StageShadow)
+	p.beat(t, "hung")
+	p.follow(t, "follows")
+	const maxAge = 500 * time.Millisecond
+	sw := p.switchOf(t, func(c *killswitch.Config) { c.InstanceMaxAge = maxAge })
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // by Redis's clock
+		alive, err := p.redis.Instances(t.Context(), maxAge)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatal(alive, err)
+		}
+		if len(alive) == 1 && alive[0].Name == "follows" {
+			break
+		}
+	}
+	d, err := sw.Drill(t.Context(), "ada", "weekly", 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Missing) != 1 || d.Missing[0].Name != "hung" {
+		t.Errorf("missing %v, want the one that hung", d.Missing)
+	}
+}
+
+// TestDrillOfARedisWithOlderData: Redis comes back, as it was before the drill. The
+// drill does not say that somebody else moved the pod: its own latch is in MySQL.
+func TestDrillOfARedisWithOlderData(t *testing.T) {
+	p := stores(t, holdover.StageMySQL)
+	p.beat(t, "hangs")
+	sw := p.switchOf(t, patient)
+	before, err := p.redis.Fence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		d, err := sw.Drill(t.Context(), "ada", "weekly", 2*time.Second)
+		if d.TakenOver != nil {
+			t.Errorf("taken over by %v", d.TakenOver)
+		}
+		done <- err
+	}()
+	latch := p.latched(t)
+	if err := errors.Join(p.redis.DropFence(t.Context(), latch.Epoch), p.redis.CompareAndSetFence(t.Context(), 0, before)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, killswitch.ErrRefused) || !strings.Contains(err.Error(), "STAYS LATCHED") || !strings.Contains(err.Error(), "older data") {
+		t.Errorf("told %v", err)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"holdover"
 )
 
 // Watcher tells of fence changes.
@@ -21,7 +23,8 @@ type FollowerConfig struct {
 	Pod string // required; for the log
 	// Watch is heard beside the polling; nil: only polling and nudges.
 	Watch Watcher
-	// Refresh reads the fences and takes them over. Required.
+	// Refresh reads the fences and takes them over. An error that matches
+	// holdover.ErrNoFence: there is none yet. Required.
 	Refresh func(ctx context.Context) error
 	// PollEvery is how often Refresh runs when nobody says anything; 200 ms.
 	PollEvery time.Duration
@@ -89,7 +92,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(f.cfg.PollEvery)
 	defer tick.Stop()
-	var failing bool
+	var failing, warned bool
 	for {
 		rctx, cancel := context.WithTimeout(ctx, f.cfg.RefreshTimeout)
 		err := f.cfg.Refresh(rctx)
@@ -97,12 +100,16 @@ func (f *Follower) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil && !failing {
+		none := errors.Is(err, holdover.ErrNoFence)
+		switch {
+		case none && !failing:
+			f.log.Info("no store has a fence yet: the first one is written as soon as the flag names a stage")
+		case err != nil && !none && !warned:
 			f.log.Warn("the fence can't be refreshed: the last one known stays in use, and the stores refuse it if it is old", "err", err)
-		} else if err == nil && failing {
+		case err == nil && warned:
 			f.log.Info("the fence is refreshed again")
 		}
-		failing = err != nil
+		failing, warned = err != nil, err != nil && !none
 		select {
 		case <-f.wake:
 		case <-tick.C:

@@ -1,12 +1,17 @@
 package killswitch_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"holdover"
 	"holdover/killswitch"
 )
 
@@ -139,4 +144,27 @@ func TestFollowerGivesARefreshADeadline(t *testing.T) {
 	}})
 	receive(t, ended, "end of a hanging refresh")
 	receive(t, ended, "next one")
+}
+
+// TestFollowerBeforeTheFirstFence: a pod that was never begun is no fault; a store
+// that goes away afterwards is, and is told once.
+func TestFollowerBeforeTheFirstFence(t *testing.T) {
+	answers := []error{fmt.Errorf("none: %w", holdover.ErrNoFence), fmt.Errorf("none: %w", holdover.ErrNoFence), errors.New("away"), errors.New("away"), nil}
+	asked, over := 0, make(chan struct{})
+	var log bytes.Buffer // read after the follower has ended
+	t.Cleanup(func() {
+		text := log.String()
+		if strings.Count(text, "level=INFO msg=\"no store has a fence yet") != 1 || strings.Count(text, "level=WARN") != 1 || strings.Count(text, "is refreshed again") != 1 ||
+			strings.Index(text, "no store has a fence yet") > strings.Index(text, "level=WARN") {
+			t.Errorf("logged:\n%s", text)
+		}
+	})
+	follow(t, killswitch.FollowerConfig{PollEvery: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)), Refresh: func(context.Context) error {
+		asked++
+		if asked == len(answers)+1 {
+			close(over)
+		}
+		return answers[min(asked, len(answers))-1]
+	}})
+	receive(t, over, "sixth refresh")
 }

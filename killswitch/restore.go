@@ -40,11 +40,16 @@ func (s *Switch) restore(ctx context.Context, by, reason string, own *holdover.F
 		return done, fmt.Errorf("pod %s: restore: %w", s.cfg.Pod, err)
 	}
 	done.From, done.To = r, r
+	if own != nil && r.Epoch < own.Epoch {
+		return done, s.older(r, *own, ownData)
+	}
 	if own != nil && !sameFence(r, *own) && !sameFence(r, s.opened(*own, by, reason)) { // the second: an earlier attempt's, whose answer was lost
 		return done, &holdover.StaleError{Store: holdover.StoreRedis, Asked: own.Epoch, Fence: r}
 	}
 	m, err := s.raise(ctx, r)
 	switch {
+	case err == nil && m.Epoch > r.Epoch && s.followed(ctx, m):
+		return done, s.older(r, m, ownData)
 	case err != nil:
 		return done, fmt.Errorf("pod %s: nothing was restored: MySQL must have the fence of epoch %d first, bring it back and restore again: %w", s.cfg.Pod, r.Epoch, err)
 	case m.Epoch > r.Epoch && m.Latched && own == nil:
@@ -68,6 +73,15 @@ func (s *Switch) restore(ctx context.Context, by, reason string, own *holdover.F
 	}
 	s.log.Warn("kill switch restored", "by", by, "reason", reason, "from", r.String(), "to", to.String(), "owed", done.Owed)
 	return done, nil
+}
+
+// followed reports that Redis was seen at MySQL's fence, or beyond: if it is behind
+// now, it has lost that.
+func (s *Switch) followed(ctx context.Context, m holdover.Fence) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RestoreTimeout)
+	defer cancel()
+	epoch, err := ask(s, ctx, s.cfg.MySQL.Followed)
+	return err == nil && epoch >= m.Epoch
 }
 
 // opened is the fence that a restore of this latch writes.

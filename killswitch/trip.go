@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"holdover"
@@ -42,6 +43,17 @@ func (t *Tripped) step(name string, call func() error) error {
 // holdover.ErrNoFence (Redis has no data to flip to), holdover.ErrStale (somebody
 // else kept moving the fence). On an error Tripped says how far it came.
 func (s *Switch) Trip(ctx context.Context, by, reason string) (Tripped, error) {
+	if isDrill(reason) { // in a person's words; the latch of a drill is told by its prefix
+		reason = killPrefix + strings.TrimPrefix(reason, DrillPrefix)
+	}
+	return s.trip(ctx, by, reason)
+}
+
+// killPrefix stands for DrillPrefix in a kill's reason, and is no longer.
+const killPrefix = "kill: "
+
+// trip is Trip, of a drill too.
+func (s *Switch) trip(ctx context.Context, by, reason string) (Tripped, error) {
 	began := time.Now()
 	t := Tripped{Pod: s.cfg.Pod}
 	if err := CheckWho(by, reason); err != nil {
@@ -87,7 +99,7 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 		}
 		if r.Epoch < m.Epoch {
 			t.From = m
-			return s.older(r, m, fmt.Sprintf("`holdover verify --pod %s --repair` rebuilds it", s.cfg.Pod))
+			return s.older(r, m, s.rebuild())
 		}
 	}
 	if r.Epoch < m.Epoch { // latched: a kill stopped half way, unless Redis had followed it
@@ -101,7 +113,7 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 			}
 			if r.Epoch < m.Epoch {
 				t.From = m
-				return s.older(r, m, "bring back its own data")
+				return s.older(r, m, ownData)
 			}
 		}
 	}
@@ -227,6 +239,13 @@ func (s *Switch) target(agreed holdover.Fence, by, reason string) (holdover.Fenc
 
 func (s *Switch) older(r, m holdover.Fence, do string) error {
 	return fmt.Errorf("pod %s: its Redis is at epoch %d and MySQL at %d: %w: it came back with older data, and would sell again what was sold since: %s", s.cfg.Pod, r.Epoch, m.Epoch, ErrRefused, do)
+}
+
+// ownData is what to do where a latch says that Redis decides: what it had is nowhere else.
+const ownData = "bring back its own data"
+
+func (s *Switch) rebuild() string {
+	return fmt.Sprintf("`holdover verify --pod %s --repair` rebuilds it", s.cfg.Pod)
 }
 
 func (s *Switch) retired() error {

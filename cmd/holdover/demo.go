@@ -27,7 +27,7 @@ func (cmd *demoCmd) Run(e *env) error {
 	if cmd.Duration <= 0 {
 		return usage("--duration %s: must be positive, from 5s on", cmd.Duration)
 	}
-	cfg := demo.Config{Duration: cmd.Duration, Seed: cmd.Seed, Keep: cmd.Keep, Progress: e.stderr, MySQLDSN: cmd.MySQLDSN, RedisAddrs: cmd.RedisAddr}
+	cfg := demo.Config{Duration: cmd.Duration, Seed: cmd.Seed, Keep: cmd.Keep, Version: version, Progress: e.stderr, MySQLDSN: cmd.MySQLDSN, RedisAddrs: cmd.RedisAddr}
 	for pod := range cmd.RedisAddr {
 		if !strings.Contains(" "+strings.Join(demo.PodNames(), " ")+" ", " "+pod+" ") {
 			return usage("--redis-addr %s: the demo's pods are %s", pod, strings.Join(demo.PodNames(), ", "))

@@ -31,6 +31,7 @@ type Config struct {
 	Baskets   []workload.Basket
 	Instances int       // processes per pod, as the stores see them; 2
 	Keep      bool      // leave the servers' folder in place
+	Version   string    // of the binary, for the report
 	Progress  io.Writer // nil: discard
 	Logger    *slog.Logger
 
@@ -153,7 +154,7 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 // config is one instance's configuration, as a user would write it.
 func (s *story) config(instance string) app.Config {
 	c := app.Config{
-		Instance: instance, Version: "demo", Logger: s.cfg.Logger, Events: s.dir, DefaultTTL: holdTTL(s.cfg.Duration),
+		Instance: instance, Version: s.cfg.Version, Logger: s.cfg.Logger, Events: s.dir, DefaultTTL: holdTTL(s.cfg.Duration),
 		Flags: app.FlagsConfig{File: s.flagFile(), Poll: 100 * time.Millisecond},
 		Timing: app.Timing{
 			Call: callTime, Mirror: 250 * time.Millisecond, GiveBackWindow: window, Recheck: recheck, Sweep: 250 * time.Millisecond,
@@ -392,11 +393,11 @@ func (s *story) awaitStage(ctx context.Context, pod string, want holdover.Stage)
 	})
 }
 
-// settled: lanes, unmirrored tokens and journals are empty.
+// settled: lanes, unmirrored tokens, re-checks and journals are empty.
 func (s *story) settled() bool {
 	for _, a := range s.apps {
 		for _, pod := range a.Pods {
-			if st := pod.Facade.Stats(); st.LaneJobs > 0 || st.Unmirrored > 0 {
+			if st := pod.Facade.Stats(); st.LaneJobs > 0 || st.Unmirrored > 0 || st.Rechecks > 0 {
 				return false
 			}
 			if rows, _, err := pod.MySQL.JournalSize(context.Background()); err != nil || rows > 0 {

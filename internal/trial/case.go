@@ -230,11 +230,11 @@ func (p *pod) inShadow(context.Context) bool {
 	return true
 }
 
-// settled: no hold lives any more, and lanes and memories are empty. What a bug
+// settled: no hold lives any more, lanes and memories are empty, and no difference waits for its re-check. What a bug
 // keeps from ending is given the time of a hold.
 func (p *pod) settled(ctx context.Context) bool {
 	for _, a := range p.apps {
-		if s := a.Pods[0].Facade.Stats(); s.LaneJobs > 0 || s.Unmirrored > 0 {
+		if s := a.Pods[0].Facade.Stats(); s.LaneJobs > 0 || s.Unmirrored > 0 || s.Rechecks > 0 {
 			return false
 		}
 	}
