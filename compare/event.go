@@ -157,7 +157,7 @@ func (k *kept) render(run string) Event {
 }
 
 func markNames(m holdover.Marks) (names []string) {
-	for i, name := range [...]string{"replayed", "late", "part", "choice", "split", "moved"} {
+	for i, name := range [...]string{"replayed", "late", "part", "choice", "split", "moved", "undecided"} {
 		if m.Has(1 << i) {
 			names = append(names, name)
 		}

@@ -175,8 +175,8 @@ func (c *containedMySQL) Standing(ctx context.Context, shop int64, items []int64
 	return contained(c.store, c.pod, "read hold by hold", holdover.Token{}, func() (holdover.Standing, error) { return c.mysql.Standing(ctx, shop, items) })
 }
 
-func (c *containedMySQL) NoteLate(ctx context.Context, token holdover.Token, fact holdover.State) error {
-	return containedErr(c.store, c.pod, "note a late fact", token, func() error { return c.mysql.NoteLate(ctx, token, fact) })
+func (c *containedMySQL) NoteLate(ctx context.Context, token holdover.Token, facts ...holdover.State) error {
+	return containedErr(c.store, c.pod, "note a late fact", token, func() error { return c.mysql.NoteLate(ctx, token, facts...) })
 }
 
 func (c *containedMySQL) CameLate(ctx context.Context, token holdover.Token, fact holdover.State) (bool, error) {

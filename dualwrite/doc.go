@@ -87,15 +87,16 @@
 // way; and what a store has in all, free and held, is moved by claims alone, which
 // are seen. So a lasting difference is told under any traffic, and agreement by
 // chance is none. This costs Redis two scripts of a few milliseconds per reading, at
-// most one reading each ReadingEvery, and none with more than 2,000 live holds in the
-// pod: then such a difference stays undecided.
+// most one reading each ReadingEvery, and none with more than 500 live holds in the
+// pod, or 1,000 lines of them: then such a difference stays undecided.
 //
 // A fact that one store never got shows when somebody makes up for it, and is told
 // then, with the operation that found it: MySQL did not have the hold that a buyer
 // ends; MySQL still had a hold that Redis had released, when its reaper comes or the
 // buyer asks again; MySQL still had one that Redis knows as claimed; in mysql, Redis
-// still had one that MySQL had released or claimed. A fact that was only overtaken
-// notes in MySQL that it came late, and the finder waits for that note. What is lost
+// still had one that MySQL had released or claimed. A fact that was only overtaken,
+// or that an outage kept from MySQL and that is made up for after the finder, notes in
+// MySQL that it came late, and the finder waits for that note. What is lost
 // with a cause that is known is mirror-lost: its work was dropped, is late, or an
 // instance died without a word after the grant. Else it is unexplained.
 //

@@ -67,7 +67,7 @@ func (f *Facade) mirrorLost(v *view, o record, outcome holdover.Outcome, err err
 	o.MySQL.Outcome, o.MySQL.Err = outcome, cause
 	o.evidence(holdover.EvidenceMirrorLost).Cause = cause
 	f.observe(o)
-	f.keep(v, o.Token, unmirroredSince{lost: cause})
+	f.keep(v, o.Token, unmirroredSince{lost: cause, grant: o.Op == holdover.OpReserve})
 }
 
 // maxCause bounds the text that is kept for each token whose mirror work was lost.

@@ -21,8 +21,11 @@ func (f *Facade) giveBack(ctx context.Context, a *attempt) {
 		owed := undo{holdover.StoreRedis, a.token, a.id}
 		if did, err := f.undo(ctx, owed); err != nil {
 			f.owe(owed, time.Time{})
-		} else if a.unsureRedis && !did {
-			f.owe(owed, time.Now().Add(f.cfg.UnsureFor))
+		} else if !did {
+			f.keptInRedis(a.token)
+			if a.unsureRedis {
+				f.owe(owed, time.Now().Add(f.cfg.UnsureFor))
+			}
 		}
 	}
 	if a.askedMySQL {
@@ -41,6 +44,12 @@ func (f *Facade) giveBack(ctx context.Context, a *attempt) {
 			shed:   func() { f.owe(owed, time.Time{}) },
 		})
 	}
+}
+
+// keptInRedis: Redis did not give a grant back. Somebody went on with the hold while
+// MySQL was being asked, and may end it, or has ended it, without MySQL having had it.
+func (f *Facade) keptInRedis(token holdover.Token) {
+	f.keep(f.view.Load(), token, unmirroredSince{unsure: true, grant: true, kept: true})
 }
 
 // undo is one give-back at one store. The store itself refuses it once its
@@ -118,7 +127,10 @@ func (f *Facade) drainUndos(ctx context.Context) error {
 		if silent[u.store] {
 			continue
 		}
-		_, err := f.undo(ctx, u)
+		did, err := f.undo(ctx, u)
+		if err == nil && !did && u.store == holdover.StoreRedis {
+			f.keptInRedis(u.token)
+		}
 		if f.stops(err, "give back in "+u.store.String(), u.token) {
 			silent[u.store] = true
 			errs = append(errs, err)

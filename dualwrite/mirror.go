@@ -83,7 +83,7 @@ func (f *Facade) remember(v *view, token holdover.Token) {
 
 // rememberUnsure keeps a token that Redis may or may not have granted.
 func (f *Facade) rememberUnsure(v *view, token holdover.Token) {
-	f.keep(v, token, unmirroredSince{unsure: true})
+	f.keep(v, token, unmirroredSince{unsure: true, grant: true})
 }
 
 func (f *Facade) keep(v *view, token holdover.Token, e unmirroredSince) {
@@ -215,19 +215,33 @@ func (f *Facade) reconcile(ctx context.Context, token holdover.Token) error {
 	if err != nil {
 		return err
 	}
+	if h.State == holdover.StateHeld && e.kept {
+		if err := f.mysql.NoteLate(ctx, token, holdover.StateHeld); err != nil {
+			return err
+		}
+		f.unmirrored.remove(token, e.version)
+		return nil
+	}
 	if h.State == holdover.StateHeld && !h.Firm && e.unsure {
 		f.unmirrored.again(token, false) // until its give-back window has passed
 		return nil
 	}
+	known := h
 	switch h.State {
 	case holdover.StateNone, holdover.StateClaimed, holdover.StateClaiming:
 		// Nothing was granted, or the claim itself writes the ledger.
+		known.Again = h.State != holdover.StateNone
 	case holdover.StateHeld, holdover.StateReleased, holdover.StateExpired:
-		if _, err := f.applyToMySQL(ctx, h); err != nil {
+		if known, err = f.applyToMySQL(ctx, h); err != nil {
 			if isRefusal(err) && !e.debt {
 				f.noteDebt(ctx, h)
 			}
 			return err
+		}
+	}
+	if late := lateFacts(e.grant, h, known); len(late) > 0 {
+		if err := f.mysql.NoteLate(ctx, token, late...); err != nil {
+			return err // it stays, so that it is noted the next time
 		}
 	}
 	f.unmirrored.remove(token, e.version)

@@ -25,7 +25,8 @@ func (m missed) String() string {
 // an end heals what was lost before, so that this is the last moment at which it
 // shows. Either MySQL never had the hold, or Redis had ended it before and MySQL
 // still had it. It reports whether o is ready to be told; else it will be: what
-// MySQL lacks may only be overtaken, and then it notes that it came late.
+// MySQL lacks may only be overtaken, or is being made up for, and then it is noted
+// that it came late.
 func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdover.Hold) (ready bool) {
 	m := missed{granted: redis.GrantedAt}
 	switch {
@@ -41,12 +42,16 @@ func (f *Facade) noteMissed(ctx context.Context, o *record, redis, mysql holdove
 	default:
 		return true
 	}
-	if o.Stage == holdover.StageShadow && m.fact == holdover.StateHeld && (time.Since(m.granted) >= f.cfg.LaneLag || len(o.Evidence) > 0) {
+	if o.Stage == holdover.StageShadow && m.fact == holdover.StateHeld && len(o.Evidence) > 0 {
 		f.judgeMissed(ctx, o, m)
 		return true
 	}
+	wait := max(f.cfg.LaneLag, f.cfg.InstanceMaxAge)
+	if o.Stage == holdover.StageJoint && m.fact == holdover.StateHeld {
+		wait = max(wait, f.cfg.CallTimeout+f.cfg.GiveBackTimeout) // its vote in MySQL is on a buyer's path
+	}
 	select {
-	case f.rechecks <- recheck{o: *o, next: time.Now().Add(max(f.cfg.LaneLag, f.cfg.InstanceMaxAge) + seenLate), missed: m}:
+	case f.rechecks <- recheck{o: *o, next: time.Now().Add(wait + seenLate), missed: m}:
 		return false
 	default:
 		o.Marks |= holdover.MarkUndecided
@@ -65,6 +70,7 @@ const oneTick = time.Millisecond
 // judgeMissed tells what MySQL missed, unless it knows it after all: as a grant
 // that it could not take, which was told then, or as a fact that came too late.
 func (f *Facade) judgeMissed(ctx context.Context, o *record, m missed) {
+	cause := f.whyLost(ctx, m.granted) // before the notes: work that is no longer late has left one
 	known, err := f.mysql.CameLate(ctx, o.Token, m.fact)
 	if err == nil && !known && m.fact == holdover.StateHeld {
 		known, err = f.mysql.Owes(ctx, o.Token)
@@ -85,10 +91,8 @@ func (f *Facade) judgeMissed(ctx context.Context, o *record, m missed) {
 			p.GrantedAt, p.DualSince = m.granted, since.Add(oneTick)
 		}
 	}
-	if len(o.Evidence) == 0 {
-		if cause := f.whyLost(ctx, m.granted); cause != "" {
-			o.evidence(holdover.EvidenceMirrorLost).Cause = cause
-		}
+	if len(o.Evidence) == 0 && cause != "" {
+		o.evidence(holdover.EvidenceMirrorLost).Cause = cause
 	}
 	o.MySQL.Outcome, o.MySQL.Err = holdover.OutcomeRefused, m.String()
 }
@@ -121,6 +125,21 @@ func (f *Facade) cameLate(ctx context.Context, token holdover.Token, fact holdov
 	if err := f.mysql.NoteLate(ctx, token, fact); err != nil {
 		f.log.Warn("that a fact came late could not be noted: it may be told as one that mysql never got", "token", token, "fact", fact, "err", err)
 	}
+}
+
+// lateFacts is what MySQL got only now of a hold that somebody else had ended there
+// meanwhile, as known says: by what Redis knows, and with grant also the grant.
+func lateFacts(grant bool, redis, known holdover.Hold) (late []holdover.State) {
+	if known.State == holdover.StateHeld || !known.Again && known.State == redis.State {
+		return nil
+	}
+	if grant {
+		late = append(late, holdover.StateHeld)
+	}
+	if redis.State == holdover.StateReleased {
+		late = append(late, holdover.StateReleased)
+	}
+	return late
 }
 
 // overtaken reports whether an end came to MySQL after somebody else had made it

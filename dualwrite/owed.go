@@ -51,11 +51,16 @@ func (f *Facade) makeUp(ctx context.Context, shop int64, items []int64) (followe
 		return false
 	}
 	for _, h := range owed {
+		e := f.unmirrored.get(h.Token)
 		switch {
 		case h.State == holdover.StateClaiming: // a part was given back with its mark
 			err = f.finishMarked(ctx, h)
 		case h.State.Ended():
-			_, err = f.applyToMySQL(ctx, h)
+			var known holdover.Hold
+			known, err = f.applyToMySQL(ctx, h)
+			if late := lateFacts(false, h, known); err == nil && len(late) > 0 {
+				err = f.mysql.NoteLate(ctx, h.Token, late...)
+			}
 		}
 		if f.stops(err, "follow an end of redis in mysql", h.Token) {
 			return followed
@@ -64,6 +69,9 @@ func (f *Facade) makeUp(ctx context.Context, shop int64, items []int64) (followe
 			continue
 		}
 		followed = true
+		if !e.grant {
+			f.unmirrored.remove(h.Token, e.version)
+		}
 		if err := f.redis.EndFollowed(ctx, h.Token); f.stops(err, "note that mysql has followed", h.Token) {
 			return followed
 		}

@@ -262,7 +262,7 @@ func (f *Facade) judge(s Survey, to holdover.Stage) Readiness {
 			busy = f.Busy() // its heartbeat is older
 		}
 		if busy > 0 && stage.Dual() {
-			r.no("mirror-lag", float64(busy), "wait; if it stays, see that instance's lanes in `holdover status`", "instance %s has %s of late mirror work, unmirrored tokens or debts", shortName(i), count(int(busy), "piece"))
+			r.no("mirror-lag", float64(busy), "wait; if it stays, ask that instance for its lanes: holdover status --url http://ITS-ADDRESS", "instance %s has %s of late mirror work, unmirrored tokens or debts", shortName(i), count(int(busy), "piece"))
 		}
 	}
 	if s.Journal > 0 {

@@ -145,9 +145,9 @@ type MySQL interface {
 	Owe(ctx context.Context, h holdover.Hold) error
 	Owes(ctx context.Context, token holdover.Token) (bool, error)
 	Levels(ctx context.Context, shop int64, items []int64) (stocks []holdover.Stock, owed map[int64]int64, err error)
-	// NoteLate notes a fact that came when its hold had ended here; CameLate asks
-	// for it.
-	NoteLate(ctx context.Context, token holdover.Token, fact holdover.State) error
+	// NoteLate notes facts that came when their hold had ended here; CameLate asks
+	// for one.
+	NoteLate(ctx context.Context, token holdover.Token, facts ...holdover.State) error
 	CameLate(ctx context.Context, token holdover.Token, fact holdover.State) (bool, error)
 	// Standing reads the items hold by hold, at one moment.
 	Standing(ctx context.Context, shop int64, items []int64) (holdover.Standing, error)

@@ -29,6 +29,8 @@ type unmirroredSince struct {
 	// unsure: nobody was told of a grant. While it is tentative in Redis its own
 	// attempt may give it back, and it is no fact that MySQL could be told.
 	unsure  bool
+	grant   bool   // MySQL may never have got its grant
+	kept    bool   // nobody was told of a grant that Redis keeps: it is noted, not carried
 	lost    string // why its mirror work was lost; empty: it was not
 	version uint64 // counts what happened to the token since it is here
 
@@ -52,6 +54,7 @@ func (u *unmirrored) add(token holdover.Token, e unmirroredSince) bool {
 	defer u.mu.Unlock()
 	if old := u.tokens[token]; old != nil {
 		old.unsure = e.unsure && old.unsure // what a buyer was told since is certain
+		old.grant, old.kept = old.grant || e.grant, old.kept && e.kept
 		u.setDebt(old, e.debt)
 		if e.lost != "" {
 			old.lost = e.lost

@@ -170,7 +170,7 @@ func (s *Store) refusal(st step, status string, r *reply) error {
 	case "try-again":
 		return fmt.Errorf("redis of pod %s: item %s is overbooked: %w", s.cfg.Pod, r.text(), holdover.ErrTryAgain)
 	case "too-many":
-		return s.failure(st.op, st.token, false, fmt.Errorf("there are %s live holds: too many to be read at one moment", r.text()))
+		return s.failure(st.op, st.token, false, fmt.Errorf("there are %s: too many to be read at one moment", r.text()))
 	case "not-loaded":
 		shop, item := r.text(), r.text()
 		return fmt.Errorf("redis of pod %s has no counter for item %s of shop %s: %w: load it before selling", s.cfg.Pod, item, shop, holdover.ErrNotLoaded)

@@ -55,13 +55,40 @@ func TestStandingIsBounded(t *testing.T) {
 	r := newRig(t)
 	r.load(map[int64]int64{item: 100})
 	var many []redis.Z
-	for i := range 2001 {
+	for i := range 501 {
 		many = append(many, zMember(float64(i), holdover.NewToken().String()))
 	}
 	if err := r.raw.ZAdd(t.Context(), "holds", many...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Standing(t.Context(), shop, []int64{item}); err == nil || !strings.Contains(err.Error(), "2001") {
+	if _, err := r.Standing(t.Context(), shop, []int64{item}); err == nil || !strings.Contains(err.Error(), "501 live holds") {
+		t.Errorf("err %v", err)
+	}
+}
+
+// So is one with few holds that have many lines: it stops at the bound, of whatever
+// items the lines are.
+func TestStandingIsBoundedInLines(t *testing.T) {
+	r := newRig(t)
+	counters, lines := map[int64]int64{item: 100}, []holdover.Line(nil)
+	for i := range int64(100) {
+		counters[1000+i] = 100
+		lines = append(lines, line(1000+i, 1))
+	}
+	r.load(counters)
+	add := func() {
+		h := fact(holdover.NewToken(), holdover.StateHeld, lines...)
+		h.ExpiresAt = time.UnixMilli(r.redisNow()).Add(time.Hour)
+		must[holdover.Hold](t)(r.Apply(t.Context(), h))
+	}
+	for range 10 {
+		add()
+	}
+	if got := must[holdover.Standing](t)(r.Standing(t.Context(), shop, []int64{1000})); len(got.Held) != 10 {
+		t.Errorf("at the bound: %d holds, want 10", len(got.Held))
+	}
+	add()
+	if _, err := r.Standing(t.Context(), shop, []int64{item}); err == nil || !strings.Contains(err.Error(), "1000 lines") {
 		t.Errorf("err %v", err)
 	}
 }

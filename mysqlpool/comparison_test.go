@@ -294,8 +294,10 @@ func TestComparisonPlans(t *testing.T) {
 		last.WriteString(stmtRollupLast)
 		signed := &statement{args: []any{3}}
 		signed.WriteString(stmtSignOffLast)
+		compared := &statement{args: []any{"shadow", noon.Add(5 * time.Minute), noon.Add(10 * time.Minute)}} // of all rows a range is the whole index
+		compared.WriteString(stmtCompared)
 		f.plans(t, fmt.Sprintf("%d rows", size), map[string]*statement{
-			"page": page, "last": last, "signed": signed,
+			"page": page, "last": last, "signed": signed, "compared": compared,
 			"cells":              new(statement).add(rollupCellsOf).in(ids).add(rollupCellsOfTail),
 			"divergences":        new(statement).add(divergencesOf).in(ids).add(divergencesOfTail),
 			"old":                new(statement).add(stmtRetainRollups, 1, retainRollupBatch),

@@ -13,14 +13,16 @@ const (
 	stmtLate       = `SELECT 1 FROM holdover_latecomers WHERE token = ? AND fact = ? /*app='holdover',op='latecomer',step='read'*/`
 )
 
-// NoteLate notes that a fact came here after its hold had ended, for whoever ended
-// it and missed the fact then. Notes of more than a day go with the next one.
-func (s *Store) NoteLate(ctx context.Context, token holdover.Token, fact holdover.State) error {
+// NoteLate notes that facts came here after their hold had ended, for whoever ended
+// it and missed them then. Notes of more than a day go with the next one.
+func (s *Store) NoteLate(ctx context.Context, token holdover.Token, facts ...holdover.State) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	return s.transact(ctx, s.main, "note a late fact", token, func(ctx context.Context, t *tx) error {
-		if _, err := t.exec(ctx, stmtLateNote, token[:], fact.String()); err != nil {
-			return err
+		for _, fact := range facts {
+			if _, err := t.exec(ctx, stmtLateNote, token[:], fact.String()); err != nil {
+				return err
+			}
 		}
 		_, err := t.exec(ctx, stmtLateForget)
 		return err

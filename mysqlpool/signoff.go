@@ -21,8 +21,15 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(3)) /*app='holdover',op='sig
 
 	stmtFencesBefore = `SELECT seq, pod, epoch, stage, latched, changed_by, reason, at FROM holdover_audit FORCE INDEX (PRIMARY)
 WHERE seq < ? ORDER BY seq DESC LIMIT ? /*app='holdover',op='fence',step='page'*/`
-	stmtVerifiedAll = `SELECT pod, at, epoch, redis_id, clean, differences, unsettled, summary, verified_by FROM holdover_verifications
-ORDER BY seq /*app='holdover',op='verified',step='all'*/`
+	stmtVerifiedSince = `SELECT * FROM ((SELECT seq` + verifiedColumns + `FORCE INDEX (PRIMARY) WHERE at < ? ORDER BY seq DESC LIMIT 1)
+UNION ALL (SELECT seq` + verifiedColumns + `WHERE at >= ?)) u ORDER BY place /*app='holdover',op='verified',step='since'*/`
+
+	// Whether anything was compared in a stage by a rollup that began in the period.
+	stmtCompared = `SELECT EXISTS (SELECT 1 FROM holdover_rollups r FORCE INDEX (holdover_rollups_from)
+STRAIGHT_JOIN holdover_rollup_cells c FORCE INDEX (PRIMARY) ON c.rollup = r.id AND c.stage = ? AND c.compared > 0
+WHERE r.from_at >= ? AND r.from_at < ?) /*app='holdover',op='signoff',step='compared'*/`
+	stmtDrillsSince = `SELECT pod, at, drilled_by, reason, from_stage, epoch, kill_ms, restore_ms, instances, missing, ok, problem
+FROM holdover_drills FORCE INDEX (PRIMARY) WHERE at >= ? ORDER BY seq /*app='holdover',op='drill',step='since'*/`
 )
 
 // The decisions of a sign-off.
@@ -135,16 +142,37 @@ func (s *Store) FencesSince(ctx context.Context, since time.Time) ([]holdover.Fe
 }
 
 // VerifiedSince lists the verifications that ended since then and the last one
-// before, the oldest first: as many as are kept, which is a thousand.
+// before, the oldest first: as many as are kept.
 func (s *Store) VerifiedSince(ctx context.Context, since time.Time) (all []holdover.Verified, err error) {
 	err = s.read(ctx, s.control, "list verifications", holdover.Token{}, func(r *sql.Rows) error {
+		var seq uint64
 		var v holdover.Verified
-		err := r.Scan(&v.Pod, &v.At, &v.Epoch, &v.RedisID, &v.Clean, &v.Differences, &v.Unsettled, &v.Summary, &v.By)
-		if v.At.Before(since) {
-			all = all[:0] // only the last one before counts
-		}
+		err := r.Scan(&seq, &v.Pod, &v.At, &v.Epoch, &v.RedisID, &v.Clean, &v.Differences, &v.Unsettled, &v.Summary, &v.By)
 		all = append(all, v)
 		return err
-	}, stmtVerifiedAll)
+	}, stmtVerifiedSince, since, since)
+	return all, err
+}
+
+// Compared reports whether a rollup that began in [since, until) has compared an
+// operation in the stage.
+func (s *Store) Compared(ctx context.Context, stage holdover.Stage, since, until time.Time) (yes bool, err error) {
+	err = s.read(ctx, s.control, "look for comparisons", holdover.Token{}, func(r *sql.Rows) error { return r.Scan(&yes) },
+		stmtCompared, stage.String(), since, until)
+	return yes, err
+}
+
+// DrillsSince lists the drills that ended since then, the oldest first.
+func (s *Store) DrillsSince(ctx context.Context, since time.Time) (all []holdover.Drill, err error) {
+	err = s.read(ctx, s.control, "list drills", holdover.Token{}, func(r *sql.Rows) error {
+		var stage string
+		var d holdover.Drill
+		err := r.Scan(&d.Pod, &d.At, &d.By, &d.Reason, &stage, &d.Epoch, &d.KillMS, &d.RestoreMS, &d.Instances, &d.Missing, &d.OK, &d.Problem)
+		if err == nil {
+			d.From, err = holdover.ParseStage(stage)
+		}
+		all = append(all, d)
+		return err
+	}, stmtDrillsSince, since)
 	return all, err
 }

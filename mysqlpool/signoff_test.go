@@ -79,6 +79,40 @@ func TestFencesSince(t *testing.T) {
 	}
 }
 
+// TestCompared: of the stage, by a rollup that began in the period.
+func TestCompared(t *testing.T) {
+	f := newFixture(t)
+	f.exec(t, "INSERT INTO holdover_rollups VALUES (1, 'r', 1, 0, 'p', 'i', ?, ?, '')", noon, noon.Add(time.Minute))
+	f.exec(t, "INSERT INTO holdover_rollup_cells VALUES (1, 'shadow', 'reserve', ?, 9, 1, 0, 0, ''), (1, 'joint', 'reserve', ?, 9, 0, 0, 0, '')", noon, noon)
+	for _, x := range []struct {
+		stage      holdover.Stage
+		from, till time.Duration
+		want       bool
+	}{
+		{holdover.StageShadow, 0, time.Second, true}, {holdover.StageShadow, -time.Hour, time.Hour, true}, {holdover.StageShadow, time.Millisecond, time.Hour, false},
+		{holdover.StageShadow, -time.Hour, 0, false}, {holdover.StageJoint, 0, time.Hour, false}, {holdover.StageMySQL, 0, time.Hour, false},
+	} {
+		if got, err := f.Compared(t.Context(), x.stage, noon.Add(x.from), noon.Add(x.till)); err != nil || got != x.want {
+			t.Errorf("%+v: %v, %v", x, got, err)
+		}
+	}
+}
+
+// TestDrillsSince lists them in their order.
+func TestDrillsSince(t *testing.T) {
+	f := newFixture(t)
+	for i := range 3 {
+		if err := f.RecordDrill(t.Context(), holdover.Drill{By: "ada", Reason: "weekly", From: holdover.StageMySQL, Epoch: holdover.Epoch(i + 1), KillMS: 5, Instances: 2, OK: i > 0}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.exec(t, "UPDATE holdover_drills SET at = at - INTERVAL 2 HOUR WHERE epoch = 1")
+	got, err := f.DrillsSince(t.Context(), time.Now().Add(-time.Hour))
+	if err != nil || len(got) != 2 || got[0].Epoch != 2 || got[1].Epoch != 3 || got[0].From != holdover.StageMySQL || got[0].KillMS != 5 || !got[0].OK {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // TestVerifiedSince lists what RecordVerified kept, and the last one before.
 func TestVerifiedSince(t *testing.T) {
 	f := newFixture(t)

@@ -16,10 +16,15 @@ const (
 	stmtVerifiedRecord = `INSERT INTO holdover_verifications
 (pod, at, epoch, redis_id, clean, differences, unsettled, summary, verified_by)
 VALUES (?, UTC_TIMESTAMP(3), ?, ?, ?, ?, ?, ?, ?) /*app='holdover',op='verified',step='record'*/`
-	// The newest clean one stays, however old it is: readiness says its age.
-	stmtVerifiedRetain = `DELETE v FROM (SELECT seq FROM holdover_verifications FORCE INDEX (PRIMARY) ORDER BY seq DESC LIMIT 1 OFFSET ?) o
+	// Those before the first that is young enough: they are in the order of time. The
+	// newest clean one stays, however old it is: readiness says its age.
+	stmtVerifiedRetain = `DELETE v FROM (SELECT seq FROM holdover_verifications FORCE INDEX (PRIMARY)
+WHERE at > UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND ORDER BY seq LIMIT 1) o` + verifiedOlder + `step='retain'*/`
+	stmtVerifiedBound = `DELETE v FROM (SELECT seq FROM holdover_verifications FORCE INDEX (PRIMARY)
+ORDER BY seq DESC LIMIT 1 OFFSET ?) o` + verifiedOlder + `step='bound'*/`
+	verifiedOlder = `
 JOIN (SELECT COALESCE(MAX(seq), 0) AS seq FROM holdover_verifications WHERE clean = 1) c
-JOIN holdover_verifications v ON v.seq <= o.seq AND v.seq <> c.seq /*app='holdover',op='verified',step='retain'*/`
+JOIN holdover_verifications v ON v.seq < o.seq AND v.seq <> c.seq /*app='holdover',op='verified',`
 	verifiedColumns  = ` AS place, pod, at, epoch, redis_id, clean, differences, unsettled, summary, verified_by FROM holdover_verifications `
 	stmtVerifiedLast = `SELECT * FROM ((SELECT 0` + verifiedColumns + `ORDER BY seq DESC LIMIT 1)
 UNION ALL (SELECT 1` + verifiedColumns + `WHERE clean = 1 ORDER BY seq DESC LIMIT 1)) u /*app='holdover',op='verified',step='last'*/`
@@ -36,9 +41,10 @@ VALUES (?, ?, UTC_TIMESTAMP(3), ?, ?, ?, ?, ?, ?, ?, '') /*app='holdover',op='re
 FROM holdover_repairs ORDER BY seq DESC LIMIT ? /*app='holdover',op='repair',step='list'*/`
 )
 
-// keptVerifications is how many outcomes are kept; the newest clean one too,
-// when it is older.
-const keptVerifications = 1000
+// keptVerifications bounds how many outcomes are kept, the newest clean one besides:
+// one a minute for 69 days. Else they are kept as long as rollups: a report of a
+// period has to say the same of it for as long as it can be made.
+const keptVerifications = 100_000
 
 // RecordVerified keeps the outcome of one verification. Its time is the
 // server's; v.At is not used.
@@ -50,7 +56,12 @@ func (s *Store) RecordVerified(ctx context.Context, v holdover.Verified) error {
 			v.Differences, v.Unsettled, clip(v.Summary, 1000), clip(v.By, 255)); err != nil {
 			return err
 		}
-		_, err := t.exec(ctx, stmtVerifiedRetain, keptVerifications)
+		if s.cfg.ComparisonRetention >= 0 {
+			if _, err := t.exec(ctx, stmtVerifiedRetain, s.cfg.ComparisonRetention.Microseconds()); err != nil {
+				return err
+			}
+		}
+		_, err := t.exec(ctx, stmtVerifiedBound, keptVerifications-1)
 		return err
 	})
 }

@@ -1,6 +1,7 @@
 package mysqlpool
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,9 +34,11 @@ func TestRecordVerified(t *testing.T) {
 	if err != nil || last.Clean || last.Epoch != 3 || !clean.Clean || clean.Epoch != 4 || clean.RedisID != "r2" || clean.By != "b" || clean.At.IsZero() {
 		t.Fatalf("clean, then not: %+v, %+v, %v", last, clean, err)
 	}
-	// The oldest go, the newest clean one stays.
-	f.exec(t, "INSERT INTO holdover_verifications (pod, at, epoch, redis_id, clean, differences, unsettled, summary, verified_by) "+
-		"WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT 'pod-test', UTC_TIMESTAMP(3), i, '', 0, 1, 0, '', '' FROM n")
+	// The oldest go beyond the bound, the newest clean one stays.
+	for range keptVerifications / 1000 {
+		f.exec(t, "INSERT INTO holdover_verifications (pod, at, epoch, redis_id, clean, differences, unsettled, summary, verified_by) "+
+			"SELECT 'pod-test', UTC_TIMESTAMP(3), i, '', 0, 1, 0, '', '' FROM "+numbers+" n", 1000)
+	}
 	if err := f.RecordVerified(ctx, dirty); err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +47,47 @@ func TestRecordVerified(t *testing.T) {
 	}
 	if _, clean, err = f.LastVerified(ctx); err != nil || clean.Epoch != 4 {
 		t.Fatalf("the clean one went: %+v, %v", clean, err)
+	}
+}
+
+// TestVerificationsAreKeptAsRollups: for as long as a report of their time can be
+// made, which counts them; the newest clean one for ever.
+func TestVerificationsAreKeptAsRollups(t *testing.T) {
+	f := newFixture(t)
+	ctx := t.Context()
+	const every, days = 10, 8
+	for day := range days { // 144 a day
+		f.exec(t, "INSERT INTO holdover_verifications (pod, at, epoch, redis_id, clean, differences, unsettled, summary, verified_by) "+
+			"SELECT 'pod-test', UTC_TIMESTAMP(3) - INTERVAL (? - i * ?) MINUTE, ? + i, '', ? + i = 1, 0, 0, '', '' FROM "+numbers+" n ORDER BY i",
+			(days-day)*24*60+every, every, day*1000, day*1000, 24*60/every)
+	}
+	since := time.Now().Add(-7 * 24 * time.Hour)
+	before, err := f.VerifiedSince(ctx, since)
+	if err != nil || len(before) < 7*24*60/every || !before[0].At.Before(since) || before[1].At.Before(since) {
+		t.Fatalf("%d, %v", len(before), err)
+	}
+	record := func() {
+		t.Helper()
+		if err := f.RecordVerified(ctx, holdover.Verified{Epoch: 9999, By: "b"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record()
+	record()
+	after, err := f.VerifiedSince(ctx, since)
+	if err != nil || len(after) != len(before)+2 || !slices.Equal(after[:len(before)], before) {
+		t.Errorf("%d of %d and two new ones, %v", len(after), len(before), err)
+	}
+	f.cfg.ComparisonRetention = 7 * 24 * time.Hour
+	record()
+	if n := f.number(t, "SELECT COUNT(*) FROM holdover_verifications WHERE at < UTC_TIMESTAMP(3) - INTERVAL 7 DAY AND clean = 0"); n != 0 {
+		t.Errorf("%d that are too old are kept", n)
+	}
+	if n := f.number(t, "SELECT COUNT(*) FROM holdover_verifications"); n < int64(len(before)) {
+		t.Errorf("%d are kept", n)
+	}
+	if _, clean, err := f.LastVerified(ctx); err != nil || clean.Epoch != 1 {
+		t.Errorf("the newest clean one went: %+v, %v", clean, err)
 	}
 }
 
