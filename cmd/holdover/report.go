@@ -138,7 +138,7 @@ func (cmd *reportShowCmd) write(e *env, r report.Report) error {
 		return err
 	}
 	if cmd.JSON {
-		return e.json(map[string]any{"verdict": r.Verdict, "digest": r.Digest, "waived": r.Waived(), "out": cmd.Out})
+		return e.json(map[string]any{"verdict": r.Verdict, "digest": r.Digest, "waived": r.Waived(), "gates": r.Tally(), "out": cmd.Out})
 	}
 	printVerdictOf(e.stdout, r)
 	_, err := fmt.Fprintf(e.stdout, "written to %s\n", cmd.Out)
@@ -147,27 +147,15 @@ func (cmd *reportShowCmd) write(e *env, r report.Report) error {
 
 // printVerdictOf is a report in a few lines.
 func printVerdictOf(w io.Writer, r report.Report) {
-	passed, judged := 0, 0
-	var not []report.Gate
+	fmt.Fprintf(w, "%s, %s to %s: %s, %s (digest %.12s)\n", strings.Join(r.Pods, ", "), r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339),
+		strings.ToUpper(string(r.Verdict)), r.Tally(), r.Digest)
+	if not := r.LatencyNotJudged(); not != "" && r.Verdict == report.Pass {
+		fmt.Fprintf(w, "  %s\n", not)
+	}
 	for _, g := range r.Gates {
-		switch {
-		case g.Waived && g.Verdict != report.Fail:
-			continue
-		case g.OK:
-			passed++
-		default:
-			not = append(not, g)
+		if !g.OK && (!g.Waived || g.Verdict == report.Fail) {
+			fmt.Fprintf(w, "  %-10s %s: %s\n", g.Verdict, g.Name, g.Reason)
 		}
-		judged++
-	}
-	waived := ""
-	if names := r.Waived(); names != "" {
-		waived = "; waived: " + names
-	}
-	fmt.Fprintf(w, "%s, %s to %s: %s, %d of %s passed%s (digest %.12s)\n", strings.Join(r.Pods, ", "), r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339),
-		strings.ToUpper(string(r.Verdict)), passed, count(judged, "gate"), waived, r.Digest)
-	for _, g := range not {
-		fmt.Fprintf(w, "  %-10s %s: %s\n", g.Verdict, g.Name, g.Reason)
 	}
 }
 
@@ -223,7 +211,7 @@ type reportSignCmd struct {
 	Note     string `required:"" help:"Why; kept with the decision." placeholder:"TEXT"`
 	Report   string `help:"The report that was read, as JSON. It is made again, of its pods and period, from MySQL, and signed when that is the same. Otherwise one is made now, for --since and --until." placeholder:"FILE" type:"path"`
 	Digest   string `help:"Of the report that was read: if the data has changed since, nothing is signed." placeholder:"HEX"`
-	Override string `help:"Why it is a go although the report does not pass, gates were waived, or it ended too long ago; kept in the note." placeholder:"REASON"`
+	Override string `help:"Why it is a go although the report does not pass, gates were waived, or it ended too long ago or before this epoch (no step is taken on such a go); kept in the note." placeholder:"REASON"`
 	JSON     bool   `help:"One JSON object on stdout."`
 }
 
@@ -333,18 +321,30 @@ func (cmd *reportSignsCmd) Run(e *env) error {
 		return err
 	}
 	defer closeAll()
-	list := []holdover.SignOff{}
+	type signOff struct {
+		holdover.SignOff
+		Spent string `json:"spent,omitempty"` // why a go opens no step
+	}
+	list := []signOff{}
 	for _, s := range all {
 		signed, err := s.MySQL.SignOffs(e.ctx, since)
 		if err != nil {
 			return fmt.Errorf("pod %s: %w", s.Name, err)
 		}
-		for _, d := range signed {
-			if !cmd.JSON {
-				fmt.Fprintf(e.stdout, "%s  pod %s, %s at epoch %d: %s by %s (report %s of %s to %s, %.12s): %s\n", d.At.UTC().Format(time.RFC3339), d.Pod, d.Stage, d.Epoch,
-					strings.ToUpper(d.Decision), oneLine(d.As), d.Verdict, d.From.UTC().Format(time.RFC3339), d.To.UTC().Format(time.RFC3339), d.Digest, oneLine(d.Note))
+		for i, d := range signed {
+			spent, err := s.Spent(e.ctx, signed, i)
+			if err != nil {
+				return fmt.Errorf("pod %s: %w", s.Name, err)
 			}
-			list = append(list, d)
+			if !cmd.JSON {
+				counts := ""
+				if spent != "" {
+					counts = "; no longer counts: " + oneLine(spent)
+				}
+				fmt.Fprintf(e.stdout, "%s  pod %s, %s at epoch %d: %s by %s (report %s of %s to %s, %.12s%s): %s\n", d.At.UTC().Format(time.RFC3339), d.Pod, d.Stage, d.Epoch,
+					strings.ToUpper(d.Decision), oneLine(d.As), d.Verdict, d.From.UTC().Format(time.RFC3339), d.To.UTC().Format(time.RFC3339), d.Digest, counts, oneLine(d.Note))
+			}
+			list = append(list, signOff{d, spent})
 		}
 	}
 	if cmd.JSON {

@@ -206,14 +206,14 @@ func TestSign(t *testing.T) {
 	oneObject(t, readText(t, file), &r)
 	sign(3, []string{"has changed"}, "--decision", "go", "--note", "fine", "--report", file, "--digest", "abc")
 	// What it waives is no silence: somebody says why it is a go all the same.
-	sign(3, []string{"PASS", "passed; waived: unexplained-rate (no-verdict), selftest (no-verdict)", "gates that are not passed were waived: unexplained-rate (", "takes an override"},
+	sign(3, []string{"PASS", " gates passed, ", " waived: unexplained-rate (no-verdict), ", "selftest (no-verdict)", "latency: not judged, no --baseline", "gates that are not passed were waived: unexplained-rate (", "takes an override"},
 		"--decision", "go", "--note", "fine", "--report", file, "--digest", r.Digest)
 	var signed holdover.SignOff
 	oneObject(t, sign(0, nil, "--decision", "go", "--note", "fine", "--report", file, "--digest", r.Digest, "--override", "a test", "--json").out, &signed)
 	if signed.Digest != r.Digest || signed.Verdict != "pass" || signed.Decision != "go" || signed.At.IsZero() {
 		t.Errorf("%+v", signed)
 	}
-	s.want(0, []string{"fine [waived: unexplained-rate (no-verdict), selftest (no-verdict)", "[override: a test]"}, "report", "signs")
+	s.want(0, []string{"fine [waived: unexplained-rate (no-verdict), ", "selftest (no-verdict)", "[override: a test]"}, "report", "signs")
 	s.want(4, []string{"every gate was waived"}, "report", "--since", "1h", "--waive", "unexplained,unexplained-rate,coverage,budget,verification,selftest,undecided,exercised,panics,instances,gaps,latency")
 	if a := s.run("report", "--since", "1h", "--waive", "verificaton"); a.code != 2 || !strings.Contains(a.stderr, "verificaton") {
 		t.Errorf("a waiver of nothing: exit %d: %s", a.code, a.stderr)
@@ -255,7 +255,7 @@ func TestSignWhatWasRead(t *testing.T) {
 	sign(3, []string{"were waived: verification ("}, file, "go", "--pod", "pod-a")
 	sign(0, []string{"signed: GO", r.Digest}, file, "go", "--pod", "pod-a", "--override", "a test")
 	baselined, _ := made(0, "baselined.json", "--baseline", file)
-	sign(3, []string{"made with a baseline that is not given"}, baselined, "go")
+	sign(3, []string{"was made with --baseline, which is missing here: give the same --baseline FILE, whose digest is " + r.Digest}, baselined, "go")
 	sign(0, []string{"signed: GO"}, baselined, "go", "--baseline", file, "--override", "a test")
 
 	changed := []string{"the data has changed since", "or the file was edited", "make the report again"}
@@ -305,9 +305,18 @@ func TestRequireSignoff(t *testing.T) {
 		})
 		s.want(0, []string{what, "holdover report sign --pod pod-a"}, "status")
 	}
-	sign := func(decision string) {
+	sign := func(decision string, more ...string) {
 		t.Helper()
-		s.want(0, []string{"signed"}, "report", "sign", "--as", "Ada", "--decision", decision, "--note", "seen", "--override", "a test")
+		s.want(0, []string{"signed"}, append([]string{"report", "sign", "--as", "Ada", "--decision", decision, "--note", "seen", "--override", "a test"}, more...)...)
+	}
+	compared := func(n uint64) { // a reservation more, in a record of its own
+		t.Helper()
+		one.post(reservations, reserveBody(holdover.NewToken().String(), 1)).has(t, 201)
+		eventually(t, "it is compared", func() bool {
+			var r report.Report
+			s.object(4, &r, "report", "--since", "1h", "--until", nextMinute())
+			return r.Coverage.Compared == n
+		})
 	}
 	s.flag("mysql")
 	waits("nobody has signed a report of shadow at epoch 2")
@@ -316,9 +325,21 @@ func TestRequireSignoff(t *testing.T) {
 	if got := s.agreed().Agreed.Stage; got != holdover.StageShadow {
 		t.Fatalf("the pod went to %s", got)
 	}
-	sign("go")
+	sign("go") // of the minutes before
+	waits("the go of Ada is about a report that says nothing of the present: it ends at ")
+	s.want(0, []string{"NO-GO by Ada", "; no longer counts: it is about a report that says nothing of the present: it ends at "}, "report", "signs")
+	compared(1) // in what may have begun before the pod came to shadow
+	compared(2)
+	sign("go", "--until", nextMinute())
 	s.reach(holdover.StageJoint, 1)
 	waits("nobody has signed a report of joint at epoch 3")
+	var list struct {
+		SignOffs []struct{ Decision, Spent string } `json:"sign_offs"`
+	}
+	s.object(0, &list, "report", "signs")
+	if n := len(list.SignOffs); n != 3 || list.SignOffs[0].Spent != "" || !strings.Contains(list.SignOffs[2].Spent, "the pod is in joint at epoch 3 since") {
+		t.Errorf("%+v", list)
+	}
 	s.flag("redis")
 	s.reach(holdover.StageRedis, 1)
 }

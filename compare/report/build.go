@@ -60,7 +60,7 @@ func Build(in Input) (Report, error) {
 	r.Noise = noiseOf(in.Noise, limits.Alpha)
 	r.NotExercised = notExercised(r)
 	r.Notes = append(r.Notes, s.notes(twice)...)
-	r.Notes = append(r.Notes, runNotes(r.Instances)...)
+	r.Notes = append(r.Notes, runNotes(r.Instances, in.Source)...)
 	r.Notes = append(r.Notes, ahead(in, pods, limits)...)
 	if err := r.judge(in, s); err != nil {
 		return Report{}, err

@@ -58,6 +58,8 @@ type ShareChange struct {
 	Of     string  `json:"of"`
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
+	New    bool    `json:"new"`  // it did not occur before, whose share is no share
+	Gone   bool    `json:"gone"` // it occurs no longer
 }
 
 // StrataChange is a stratum that only one of them has seen.
@@ -170,20 +172,23 @@ func (c *Comparison) rates(a, b Report) {
 
 func (c *Comparison) coverage(a, b Report) {
 	c.Coverage = append(c.Coverage, ShareChange{Of: "all", Before: a.Coverage.Share, After: b.Coverage.Share})
-	of := func(r Report, o OperationCoverage) float64 {
+	of := func(r Report, o OperationCoverage) (share float64, none bool) {
 		for _, x := range r.Coverage.Operations {
 			if x.Stage == o.Stage && x.Op == o.Op {
-				return x.Share
+				return x.Share, false
 			}
 		}
-		return 0
+		return 0, true
 	}
 	for i, o := range slices.Concat(a.Coverage.Operations, b.Coverage.Operations) {
 		name := stageOp(o.Stage, o.Op, false)
 		if i >= len(a.Coverage.Operations) && slices.ContainsFunc(c.Coverage, func(s ShareChange) bool { return s.Of == name }) {
 			continue
 		}
-		c.Coverage = append(c.Coverage, ShareChange{Of: name, Before: of(a, o), After: of(b, o)})
+		change := ShareChange{Of: name}
+		change.Before, change.New = of(a, o)
+		change.After, change.Gone = of(b, o)
+		c.Coverage = append(c.Coverage, change)
 	}
 }
 
@@ -221,7 +226,14 @@ func (c Comparison) WriteText(w io.Writer) error {
 	}
 	coverage := head("Coverage", "of", "before", "after")
 	for _, s := range c.Coverage {
-		coverage.add(s.Of, percent(s.Before), percent(s.After))
+		before, after := percent(s.Before), percent(s.After)
+		if s.New {
+			before = "new"
+		}
+		if s.Gone {
+			after = "did not occur"
+		}
+		coverage.add(s.Of, before, after)
 	}
 	seen := head("Kinds of calls seen in one of them only", "stratum", "seen")
 	for _, s := range c.Strata {

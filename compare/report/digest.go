@@ -12,19 +12,14 @@ import (
 )
 
 // digest is the SHA-256 of what the report was made of: not of the page, and
-// neither of sign-offs nor of who is live now.
+// neither of sign-offs, of who is live now, nor of the reports that it is compared
+// with, which have digests of their own.
 func digest(in Input, r Report, sorted []compare.Rollup) (string, error) {
 	h := sha256.New()
 	to := json.NewEncoder(h)
 	fences := []holdover.Fence{}
 	for _, c := range r.Timeline {
 		fences = append(fences, holdover.Fence{Pod: c.Pod, Epoch: c.Epoch, Stage: c.Stage, Latched: c.Latched, By: c.By, Reason: c.Reason, At: c.At})
-	}
-	var baselines []Baseline
-	for _, b := range []*Baseline{in.Baseline, in.Noise} {
-		if b != nil {
-			baselines = append(baselines, *b)
-		}
 	}
 	lost := []time.Time{}
 	for _, pod := range r.Pods {
@@ -39,11 +34,10 @@ func digest(in Input, r Report, sorted []compare.Rollup) (string, error) {
 		Verified     []Verification
 		Incidents    []Incident
 		Limits       Limits
-		Baselines    []Baseline
 		Thin         []thinStretch
 		Lost         []time.Time // by pod, the last lost mirror
 		Rollups      int
-	}{r.Schema, r.Source, r.Pods, r.From, r.To, fences, r.Verification, r.Incidents, r.Limits, baselines, in.Pulse.thin(r.Pods, r.Limits), lost, len(sorted)}
+	}{r.Schema, r.Source, r.Pods, r.From, r.To, fences, r.Verification, r.Incidents, r.Limits, in.Pulse.thin(r.Pods, r.Limits), lost, len(sorted)}
 	if err := to.Encode(head); err != nil {
 		return "", fmt.Errorf("digest of a report: %w", err)
 	}

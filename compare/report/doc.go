@@ -27,8 +27,8 @@
 //	instances      [pod, instance, run, version, config, started, from, to, state, rollups, lost, gap_s, missing_s]
 //	versions       of the builds; configs the hashes of their configurations
 //	timeline       [pod, at, epoch, stage, latched, by, reason, before]
-//	incidents      [pod, what, from, to, open, by, text], in the order of time; what: kill, verification (with differences),
-//	               mysql-away, redis-away, process-killed, repair, rebuild
+//	incidents      [pod, what, from, to, open, by, text], in the order of time; what: kill, drill, verification (with differences),
+//	               mysql-away, redis-away, process-killed, process-open (in files: running or killed), repair, rebuild
 //	divergences    eligible, compared, differed, unexplained, unexplained_rate (rate),
 //	               kinds [kind, count, units, rate, budget, directions [direction, count, units], samples],
 //	               strata [name, eligible, compared, differed, unexplained, unexplained_rate, demanded]
@@ -52,8 +52,8 @@
 //
 // The same input gives the same bytes: nothing is read from a clock, and lists
 // have an order. The digest is of the data (rollups, changes of stage,
-// verifications, incidents, limits, baselines), not of the page; sign-offs, notes and who is live
-// now are no part of it. It is of one source: event files lack what only MySQL keeps, so
+// verifications, incidents, limits), not of the page; sign-offs, notes, who is live now, and the
+// baseline and the noise that it is compared with, which have digests of their own, are no part of it. It is of one source: event files lack what only MySQL keeps, so
 // the same time read from them has another digest, which the page says, and Diff refuses
 // the two. Counts are the sums of the rollups, each counted
 // once, and a rollup whose own figures disagree is refused.
@@ -72,9 +72,11 @@
 // than the last lost mirror, outage, rebuild and repair.
 //
 // A waiver excuses what can't be judged, never a failure. It is told with the verdict
-// (Report.Waived); where everything is waived there is none.
+// (Report.Tally): each gate that it covers is named, and those that passed, were waived and
+// neither are all. Where everything is waived there is no verdict.
 //
-// Latency is a gate only against a baseline. Then the paired deltas are
+// Latency is a gate only against a baseline; a pass without one says so beside the
+// verdict. Then the paired deltas are
 // compared, at four quantiles and on a grid over the tail, and may have grown by
 // a share of MySQL's own time in the baseline. A baseline of other pods, or without
 // times of what there are times of now, judges nothing.
@@ -83,6 +85,9 @@
 // without an answer; what is rarer is in the answers and in the coverage. A self-test's
 // plant that no store answered, or whose call was not observed in time, says nothing of
 // the comparator: it is unjudged, and when most are, the gate has no verdict.
+//
+// A rehearsal of the kill switch is a drill, not a kill. Of event files nobody can tell whether
+// a process that has not closed its counts was killed: it is process-open there.
 //
 // Several bounds are shown; each holds by itself.
 //

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"holdover"
@@ -25,6 +26,7 @@ type lanes struct {
 	Names  []tick
 	Ticks  []tick
 	Kills  []tick
+	Drills []tick
 }
 
 type bar struct {
@@ -77,8 +79,14 @@ func (r Report) drawLanes() *lanes {
 			}
 		}
 		l.Bars = append(l.Bars, b)
-		if c.Latched && (i == 0 || r.Timeline[i-1].Pod != c.Pod || !r.Timeline[i-1].Latched) && !c.Before {
-			l.Kills = append(l.Kills, tick{X: b.X, Y: y, Text: "kill: " + printable(c.Reason)})
+		mark := func(what string) bool { // a latch that is written anew is no other kill
+			return !c.Before && slices.ContainsFunc(r.Incidents, func(i Incident) bool { return i.What == what && i.Pod == c.Pod && i.From.Equal(c.At) })
+		}
+		switch at := (tick{X: b.X, Y: y, Text: printable(c.Reason)}); {
+		case mark(WhatKill):
+			l.Kills = append(l.Kills, at)
+		case mark(WhatDrill):
+			l.Drills = append(l.Drills, at)
 		}
 	}
 	l.Bottom = y + laneStep

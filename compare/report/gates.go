@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"holdover"
 	"holdover/compare"
 	"holdover/compare/stats"
 )
@@ -40,7 +41,7 @@ func (r *Report) judge(in Input, s *sum) error {
 		g.OK = g.Verdict == Pass
 		family, _, _ := strings.Cut(g.Name, ":")
 		g.Waived = slices.Contains(r.Limits.Waived, g.Name) || slices.Contains(r.Limits.Waived, family)
-		if !g.Waived || g.Verdict == Fail { // a waiver excuses what could not be judged, and no failure
+		if !g.excused() {
 			r.Verdict = worst(r.Verdict, g.Verdict)
 			demanded++
 		}
@@ -51,20 +52,47 @@ func (r *Report) judge(in Input, s *sum) error {
 	return nil
 }
 
-// Waived names what was waived, and what each of the gates that it excuses came to:
-// it belongs to the verdict wherever that is told.
+// Waived names each gate that a waiver covers and excuses, with what it came to: a
+// waiver of a family covers all of it. It belongs to the verdict wherever that is told.
 func (r Report) Waived() string {
 	var parts []string
-	for _, name := range r.Limits.Waived {
-		verdict := Verdict("passed anyway")
-		for _, g := range r.Excused() {
-			if family, _, _ := strings.Cut(g.Name, ":"); name == g.Name || name == family {
-				verdict = g.Verdict
-			}
+	for _, g := range r.Gates {
+		switch {
+		case !g.excused():
+		case g.OK:
+			parts = append(parts, g.Name+" (passed anyway)")
+		default:
+			parts = append(parts, fmt.Sprintf("%s (%s)", g.Name, g.Verdict))
 		}
-		parts = append(parts, fmt.Sprintf("%s (%s)", name, verdict))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// excused: a waiver excuses what could not be judged, and no failure.
+func (g Gate) excused() bool { return g.Waived && g.Verdict != Fail }
+
+// Tally counts the gates: those that passed, those that were waived, by name, and
+// those that are neither are all that there are.
+func (r Report) Tally() string {
+	var passed, waived, not int
+	for _, g := range r.Gates {
+		switch {
+		case g.excused():
+			waived++
+		case g.OK:
+			passed++
+		default:
+			not++
+		}
+	}
+	text := fmt.Sprintf("%d of %s passed", passed, counted(len(r.Gates), "gate"))
+	if not > 0 {
+		text += fmt.Sprintf(", %d not", not)
+	}
+	if waived > 0 {
+		text += fmt.Sprintf(", %d waived: %s", waived, r.Waived())
+	}
+	return text
 }
 
 // Excused are the gates that were waived and not passed: somebody has to say why
@@ -239,10 +267,11 @@ func (r *Report) verification(in Input) Gate {
 	var reasons []string
 	for _, pod := range r.Pods {
 		what, at := r.shaken(in, pod)
+		again := r.verifyAgain(in, pod)
 		i := slices.IndexFunc(r.Verification, func(v Verification) bool { return v.Pod == pod })
 		if i < 0 {
 			g.Verdict = worst(g.Verdict, NoVerdict)
-			reasons = append(reasons, pod+" was not verified: run holdover verify --pod "+pod)
+			reasons = append(reasons, fmt.Sprintf("%s was not verified by the period's end: %s", pod, again))
 			continue
 		}
 		v := r.Verification[i]
@@ -253,13 +282,13 @@ func (r *Report) verification(in Input) Gate {
 			reasons = append(reasons, fmt.Sprintf("%s: %d differences between the stores at %s: %s", pod, v.Differences, stamp(v.At), v.Summary))
 		case !v.Clean:
 			g.Verdict = worst(g.Verdict, NoVerdict)
-			reasons = append(reasons, fmt.Sprintf("%s: not clean at %s (%d unsettled): %s", pod, stamp(v.At), v.Unsettled, v.Summary))
+			reasons = append(reasons, fmt.Sprintf("%s: not clean at %s (%d unsettled): %s: %s", pod, stamp(v.At), v.Unsettled, v.Summary, again))
 		case v.At.Before(at):
 			g.Verdict = worst(g.Verdict, NoVerdict)
-			reasons = append(reasons, fmt.Sprintf("%s: the newest, at %s, is older than %s: run holdover verify --pod %s, and make the report again", pod, stamp(v.At), what, pod))
+			reasons = append(reasons, fmt.Sprintf("%s: the newest, at %s, is older than %s: %s", pod, stamp(v.At), what, again))
 		case v.Age > r.Limits.VerifiedWithin.Seconds():
 			g.Verdict = worst(g.Verdict, NoVerdict)
-			reasons = append(reasons, fmt.Sprintf("%s: the newest is %s old, more than %s", pod, seconds(v.Age), seconds(r.Limits.VerifiedWithin.Seconds())))
+			reasons = append(reasons, fmt.Sprintf("%s: the newest is %s old, more than %s: %s", pod, seconds(v.Age), seconds(r.Limits.VerifiedWithin.Seconds()), again))
 		}
 	}
 	if len(r.Pods) == 0 {
@@ -269,6 +298,27 @@ func (r *Report) verification(in Input) Gate {
 		g.Reason = strings.Join(reasons, "; ")
 	}
 	return g
+}
+
+// verifyAgain is what to do about a pod without a verification that counts.
+func (r *Report) verifyAgain(in Input, pod string) string {
+	if r.Source == SourceFiles {
+		return "verifications are not in event files: make the report from the pods' MySQL"
+	}
+	var newest holdover.Verified
+	for _, v := range in.Verified {
+		if v.Pod == pod && v.At.After(r.To) && v.At.After(newest.At) {
+			newest = v
+		}
+	}
+	switch {
+	case newest.At.IsZero():
+		return "run holdover verify --pod " + pod + ", and make the report again, with an end after it"
+	case newest.Clean:
+		return fmt.Sprintf("the newest verification (%s, clean) is after the period's end: repeat the report in a minute, with an end after it", stamp(newest.At))
+	default:
+		return fmt.Sprintf("the newest verification (%s, not clean: %s) is after the period's end", stamp(newest.At), newest.Summary)
+	}
 }
 
 // shaken is what happened to the pod last that a verification has to be younger
@@ -316,7 +366,11 @@ func (r *Report) instances(in Input) Gate {
 	g := Gate{Name: "instances", Unit: unitCount, Value: float64(len(who)), N: uint64(len(r.Instances)), Verdict: Pass,
 		Reason: fmt.Sprintf("all %d runs reported to their end, or to the end of the period", len(r.Instances))}
 	if n, torn := ended(r.Instances); len(torn) > 0 {
-		g.Reason = fmt.Sprintf("%d of %d runs reported to their end, or to the end of the period; killed, and known to the last second or so: %s",
+		what := "killed"
+		if r.Source == SourceFiles {
+			what = "running or killed"
+		}
+		g.Reason = fmt.Sprintf("%d of %d runs reported to their end, or to the end of the period; "+what+", and known to the last second or so: %s",
 			n, len(r.Instances), strings.Join(torn, ", "))
 	}
 	switch {

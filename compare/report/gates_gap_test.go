@@ -240,7 +240,7 @@ func TestIncidentsOfTheCaller(t *testing.T) {
 	if r.Digest == before.Digest {
 		t.Error("incidents are no part of the digest")
 	}
-	if text := textOf(t, r); !strings.Contains(text, "kills 1, verifications with differences 0, rebuild 1, repair 2") {
+	if text := textOf(t, r); !strings.Contains(text, "kills 1, drills 0, verifications with differences 0, rebuild 1, repair 2") {
 		t.Errorf("the header does not count them:\n%s", text)
 	}
 }

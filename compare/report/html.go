@@ -96,20 +96,19 @@ func (r Report) headline() (line string, why []string) {
 			}
 		}
 	}
-	var waived string
-	if names := r.Waived(); names != "" {
-		waived = "; waived: " + names
-	}
 	switch {
 	case r.Verdict == Fail:
-		return "Fail: don't go on" + waived, why
+		return "Fail: don't go on; " + r.Tally(), why
 	case r.Verdict == NoVerdict && len(why) == 0:
 		return "No verdict: every gate was waived, so that nothing was demanded", why
 	case r.Verdict == NoVerdict:
-		return "No verdict: too little was shown to say go or no" + waived, why
-	case waived != "":
-		return "Pass: every gate that was demanded is met" + waived, why
-	default:
-		return fmt.Sprintf("Pass: all %d gates are met", len(r.Gates)), why
+		return "No verdict: too little was shown to say go or no; " + r.Tally(), why
 	}
+	if not := r.LatencyNotJudged(); not != "" {
+		why = append(why, not)
+	}
+	if r.Waived() != "" {
+		return "Pass: every gate that was demanded is met; " + r.Tally(), why
+	}
+	return fmt.Sprintf("Pass: all %d gates are met", len(r.Gates)), why
 }

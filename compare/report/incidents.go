@@ -12,10 +12,12 @@ import (
 // What an incident was. Callers may name others.
 const (
 	WhatKill         = "kill"           // the kill switch latched the pod, until somebody restored it
+	WhatDrill        = "drill"          // the kill switch was rehearsed: latched and restored
 	WhatVerification = "verification"   // a complete verification that found differences
 	WhatMySQLAway    = "mysql-away"     // MySQL did not answer
 	WhatRedisAway    = "redis-away"     // Redis did not answer
 	WhatProcess      = "process-killed" // a process ended without closing its counts
+	WhatProcessOpen  = "process-open"   // a file ends in the midst of a process, which is running or was killed
 	WhatRepair       = "repair"         // somebody repaired what differed
 	WhatRebuild      = "rebuild"        // Redis had lost its data, or had older data, and was filled anew
 )
@@ -51,8 +53,9 @@ func timeline(in Input, pods []string, since, until time.Time) []Change {
 func (r *Report) incidents(in Input) []Incident {
 	all := []Incident{}
 	for i, c := range r.Timeline {
-		if c.Latched && (i == 0 || r.Timeline[i-1].Pod != c.Pod || !r.Timeline[i-1].Latched) {
-			all = append(all, r.kill(c, r.Timeline[i+1:]))
+		// A kill takes the latch of a drill over.
+		if c.Latched && (i == 0 || r.Timeline[i-1].Pod != c.Pod || !r.Timeline[i-1].Latched || in.drill(r.Timeline[i-1]) != nil) {
+			all = append(all, r.kill(in, c, r.Timeline[i+1:]))
 		}
 	}
 	all = append(all, r.differing(in)...)
@@ -74,19 +77,44 @@ func (r *Report) incidents(in Input) []Incident {
 	return all
 }
 
-// kill is one use of the switch; later are the changes after it.
-func (r *Report) kill(c Change, later []Change) Incident {
+// drill is the rehearsal that a change is the latch of; nil: none is.
+func (in Input) drill(c Change) *holdover.Drill {
+	i := slices.IndexFunc(in.Drills, func(d holdover.Drill) bool { return d.Pod == c.Pod && d.Epoch == c.Epoch && c.Latched })
+	if i < 0 {
+		return nil
+	}
+	return &in.Drills[i]
+}
+
+// kill is one use of the switch, or its rehearsal; later are the changes after it.
+func (r *Report) kill(in Input, c Change, later []Change) Incident {
 	kill := Incident{Pod: c.Pod, What: WhatKill, From: c.At, To: r.To, Open: true, By: c.By,
 		Text: fmt.Sprintf("the kill switch latched %s at epoch %d: %s", c.Stage, c.Epoch, c.Reason)}
+	drill := in.drill(c)
+	if drill != nil {
+		kill.What = WhatDrill
+	}
 	for _, end := range later {
 		if end.Pod != c.Pod {
 			break
 		}
-		if !end.Latched {
+		if how := "restored"; !end.Latched || drill != nil {
+			if end.Latched {
+				how = "taken over"
+			}
 			kill.To, kill.Open = end.At, false
-			kill.Text += fmt.Sprintf("; restored by %s at %s: %s", end.By, stamp(end.At), end.Reason)
+			kill.Text += fmt.Sprintf("; %s by %s at %s: %s", how, end.By, stamp(end.At), end.Reason)
 			break
 		}
+	}
+	switch {
+	case drill == nil:
+	case drill.At.IsZero():
+		kill.Text += "; its outcome was not kept"
+	case drill.OK:
+		kill.Text += fmt.Sprintf("; passed: acknowledged by %s after %d ms, the restore after %d ms", counted(drill.Instances, "instance"), drill.KillMS, drill.RestoreMS)
+	default:
+		kill.Text += "; failed: " + drill.Problem
 	}
 	return kill
 }
@@ -121,8 +149,14 @@ func (r *Report) differing(in Input) (all []Incident) {
 func (r *Report) killedProcesses() (all []Incident) {
 	for i, run := range r.Instances {
 		var text string
+		what := WhatProcess
+		again, isAgain := startedAgain(r.Instances, i)
 		switch run.State {
 		case RunTorn:
+			if r.Source == SourceFiles && !isAgain {
+				what, text = WhatProcessOpen, "is running, or was killed: what it counted after that is not in the files"
+				break
+			}
 			text = "was killed, or its machine was: up to a second of its counts before that is missing"
 		case RunReplaced:
 			text = "fell silent: what it counted last never came"
@@ -131,9 +165,9 @@ func (r *Report) killedProcesses() (all []Incident) {
 		default:
 			continue
 		}
-		one := Incident{Pod: run.Pod, What: WhatProcess, From: run.To, To: run.To, By: run.Instance,
+		one := Incident{Pod: run.Pod, What: what, From: run.To, To: run.To, By: run.Instance,
 			Text: fmt.Sprintf("the process %s (run %s, version %s) %s", run.Instance, run.Run, run.Version, text)}
-		if again, ok := startedAgain(r.Instances, i); ok {
+		if isAgain {
 			one.To = again
 			one.Text += "; started again at " + stamp(again)
 		} else if run.State == RunMissing {

@@ -32,7 +32,11 @@ type Input struct {
 	// what the period began with.
 	Fences []holdover.Fence
 	// Verified is the complete verifications in the period, and the newest before it.
+	// Of later ones it is said that they are later.
 	Verified []holdover.Verified
+	// Drills are the kills that were rehearsed, by the epochs of their latches; one
+	// whose outcome was not kept has no At. No other latch is a drill's.
+	Drills []holdover.Drill
 	// Incidents is what else happened in the period, repairs and rebuilds: kills and
 	// verifications with differences are made of the fields above.
 	Incidents []Incident
@@ -153,6 +157,14 @@ type Limits struct {
 	Waived []string `json:"waived,omitempty"`
 }
 
+// mustSee is what a report demands to have seen when nothing else is asked.
+var mustSee = []string{"claim", "release", "expire", "last-unit", "refused"}
+
+// Undemanded are the strata that a report demands by default, and this one does not.
+func (l Limits) Undemanded() []string {
+	return slices.DeleteFunc(slices.Clone(mustSee), func(name string) bool { return slices.Contains(l.MustSee, name) })
+}
+
 func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.Alpha, 0.05)
 	setDefault(&l.MinCoverage, 0.9)
@@ -173,7 +185,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	setDefault(&l.SlowerBy, 0.1)
 	setDefault(&l.SlowerByAtLeast, 100*time.Microsecond)
 	if l.MustSee == nil {
-		l.MustSee = []string{"claim", "release", "expire", "last-unit", "refused"}
+		l.MustSee = slices.Clone(mustSee)
 	}
 	l.MustSee = slices.DeleteFunc(slices.Clone(l.MustSee), func(name string) bool { return name == "" })
 

@@ -180,14 +180,14 @@ func ahead(in Input, pods []string, limits Limits) (who []string) {
 }
 
 // runNotes say what a reader should know of runs that did not end in order.
-func runNotes(all []Run) (notes []string) {
+func runNotes(all []Run, source Source) (notes []string) {
 	for i, r := range all {
 		name := fmt.Sprintf("%s of %s (run %s)", r.Instance, r.Pod, r.Run)
 		switch r.State {
 		case RunTorn:
 			if again, ok := startedAgain(all, i); ok {
 				notes = append(notes, fmt.Sprintf("%s was killed after %s and started again at %s: what it did between them was not counted", name, stamp(r.To), stamp(again)))
-			} else {
+			} else if source != SourceFiles { // a file does not tell, and has a note of its own
 				notes = append(notes, fmt.Sprintf("%s was killed at about %s: up to a second of it was not counted", name, stamp(r.To)))
 			}
 		case RunReplaced:

@@ -75,6 +75,26 @@ func (r *Report) latency(baseline Baseline, noise *Baseline) (Gate, error) {
 	return g, nil
 }
 
+// LatencyNotJudged is a line for beside the verdict of a report without a baseline:
+// whether MySQL is fast enough is no part of that. Empty: latency is a gate.
+func (r Report) LatencyNotJudged() string {
+	if slices.ContainsFunc(r.Gates, func(g Gate) bool { return g.Name == "latency" }) {
+		return ""
+	}
+	text, most := "latency: not judged, no --baseline", 0.0
+	for _, l := range r.Latency.Operations {
+		if l.Probe || l.Pairs < r.Limits.MinOperation || l.Redis.P50.Value <= 0 {
+			continue
+		}
+		if times := l.MySQL.P50.Value / l.Redis.P50.Value; times > most {
+			most = times
+			text = fmt.Sprintf("latency: not judged, no --baseline; MySQL's p50 was up to %.2g times Redis' (%s: %s to %s)", times,
+				stageOp(l.Stage, l.Op, false), micros(l.MySQL.P50.Value), micros(l.Redis.P50.Value))
+		}
+	}
+	return text
+}
+
 func row(rows []Latency, like Latency) *Latency {
 	return rowOf(rows, func(l Latency) bool { return l.Stage == like.Stage && l.Op == like.Op && l.Probe == like.Probe })
 }

@@ -264,9 +264,12 @@ func (r Report) header() [][2]string {
 	for _, i := range r.Incidents {
 		what[i.What]++
 	}
-	incidents := fmt.Sprintf("kills %d, verifications with differences %d", what[WhatKill], what[WhatVerification])
+	incidents := fmt.Sprintf("kills %d, drills %d, verifications with differences %d", what[WhatKill], what[WhatDrill], what[WhatVerification])
+	if r.Source == SourceFiles {
+		incidents = "kills, drills, verifications and repairs: not in event files"
+	}
 	for _, name := range slices.Sorted(maps.Keys(what)) {
-		if name != WhatKill && name != WhatVerification {
+		if name != WhatKill && name != WhatDrill && name != WhatVerification {
 			incidents += fmt.Sprintf(", %s %d", name, what[name])
 		}
 	}
@@ -279,6 +282,9 @@ func (r Report) header() [][2]string {
 		{"versions", fmt.Sprintf("%s; configuration %s", none(r.Versions), none(r.Configs))},
 		{"compared", fmt.Sprintf("%d of %d operations (%s); %d differed, %d unexplained", r.Coverage.Compared, r.Coverage.Eligible+r.Coverage.Bypassed,
 			percent(r.Coverage.Share), r.Divergences.Differed, r.Divergences.Unexplained)},
+	}
+	if r.Latency.Baseline != "" {
+		lines = append(lines, [2]string{"baseline", fmt.Sprintf("the report with digest %.12s", r.Latency.Baseline)})
 	}
 	if r.Noise != nil {
 		lines = append(lines, [2]string{"noise", r.Noise.String()})

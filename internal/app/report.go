@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"holdover"
 	"holdover/compare"
 	"holdover/compare/report"
+	"holdover/killswitch"
 )
 
 // ReportOptions say what a report is about.
@@ -43,6 +45,9 @@ func Report(ctx context.Context, c Config, pods []*Stores, o ReportOptions) (rep
 		}
 		if o.Live {
 			s.alive(ctx, c, &in)
+			for _, w := range s.foreignStock(ctx) {
+				in.Notes = append(in.Notes, fmt.Sprintf("pod %s: %s", s.Name, w.Text))
+			}
 		}
 	}
 	return report.Build(in)
@@ -83,15 +88,14 @@ func (s *Stores) reported(ctx context.Context, in *report.Input) error {
 			in.Fences = append(in.Fences, f)
 		}
 	}
+	if err := s.drilled(ctx, in, fences); err != nil {
+		return err
+	}
 	verified, err := s.MySQL.VerifiedSince(ctx, in.Since)
 	if err != nil {
 		return err
 	}
-	for _, v := range verified {
-		if v.At.Before(in.Until) {
-			in.Verified = append(in.Verified, v)
-		}
-	}
+	in.Verified = append(in.Verified, verified...)
 	if err := s.repaired(ctx, in); err != nil {
 		return err
 	}
@@ -114,6 +118,26 @@ func (s *Stores) ahead(ctx context.Context, in *report.Input) error {
 		if !c.From.Before(in.Until) {
 			in.Rollups = append(in.Rollups, compare.Rollup{Pod: c.Pod, Instance: c.Instance, Run: c.Run, Seq: c.Seq, From: c.From, To: c.To})
 		}
+	}
+	return nil
+}
+
+// drilled adds the rehearsals of the kill switch that wrote these fences, with their
+// outcomes where these were kept.
+func (s *Stores) drilled(ctx context.Context, in *report.Input, fences []holdover.Fence) error {
+	kept, err := s.MySQL.DrillsSince(ctx, in.Since)
+	if err != nil {
+		return err
+	}
+	for _, f := range fences {
+		if !f.Latched || !killswitch.IsDrill(f) {
+			continue
+		}
+		drill := holdover.Drill{Pod: f.Pod, Epoch: f.Epoch}
+		if i := slices.IndexFunc(kept, func(d holdover.Drill) bool { return d.Pod == f.Pod && d.Epoch == f.Epoch }); i >= 0 {
+			drill = kept[i]
+		}
+		in.Drills = append(in.Drills, drill)
 	}
 	return nil
 }

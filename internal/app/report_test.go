@@ -11,6 +11,7 @@ import (
 	"holdover"
 	"holdover/compare"
 	"holdover/compare/report"
+	"holdover/killswitch"
 	"holdover/mysqlpool"
 )
 
@@ -76,12 +77,31 @@ func TestHash(t *testing.T) {
 	}
 }
 
+// demanding is what a report demands to have seen by default.
+var demanding = report.Limits{MustSee: report.Limits{}.Undemanded()}
+
+// TestSignOfLessThanIsDemanded: a report that demands less than the default is
+// no pass that somebody signs without saying why.
+func TestSignOfLessThanIsDemanded(t *testing.T) {
+	s := newStores(t, newConfig(t))
+	fences(t, s, holdover.StageRedis)
+	r := report.Report{Verdict: report.Pass, Pods: []string{s.Name}, Digest: "abc", From: time.Now().Add(-time.Hour), To: time.Now(), Limits: report.Limits{MustSee: []string{"claim"}}}
+	o := SignOptions{As: "Ada", Decision: mysqlpool.DecisionGo, Note: "fine"}
+	if _, err := Sign(t.Context(), s, r, o); !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "release, expire, last-unit, refused") {
+		t.Errorf("told %v", err)
+	}
+	o.Override = "nothing is released here"
+	if d, err := Sign(t.Context(), s, r, o); err != nil || !strings.Contains(d.Note, "[not demanded: release, expire, last-unit, refused]") {
+		t.Errorf("kept %q, %v", d.Note, err)
+	}
+}
+
 // TestSignOfThePast: a go is for the stage that the report reaches into.
 func TestSignOfThePast(t *testing.T) {
 	s := newStores(t, newConfig(t))
 	fences(t, s, holdover.StageRedis, holdover.StageShadow)
 	passed := func(to time.Time) report.Report {
-		return report.Report{Verdict: report.Pass, Pods: []string{"pod-a"}, Digest: "abc", From: to.Add(-time.Hour), To: to}
+		return report.Report{Verdict: report.Pass, Pods: []string{"pod-a"}, Digest: "abc", From: to.Add(-time.Hour), To: to, Limits: demanding}
 	}
 	o := SignOptions{As: "Ada", Decision: "go", Note: "fine"}
 	if _, err := Sign(t.Context(), s, passed(time.Now().Add(-time.Minute)), o); !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "before the pod came to shadow") {
@@ -100,6 +120,16 @@ func TestSignOfThePast(t *testing.T) {
 	if all, err := s.MySQL.SignOffs(t.Context(), time.Now().Add(-time.Hour)); err != nil || len(all) != 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
+	// Nothing was compared since, and a rollup that began before shows nothing.
+	agreed, err := s.MySQL.Fence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep(t, s, minute(t, "run-before", 1, agreed.At.Add(-time.Second)))
+	if _, err := Sign(t.Context(), s, passed(time.Now().Add(time.Minute)), o); !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "nothing that was compared there since is in it") {
+		t.Errorf("one that has seen nothing of the stage: %v", err)
+	}
+	keep(t, s, minute(t, "run-since", 1, agreed.At))
 	// A go is no older than what was seen, and what was waived needs a reason.
 	s.rules.SignoffMaxAge = time.Nanosecond
 	if _, err := Sign(t.Context(), s, passed(time.Now()), o); !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "rollout.signoff_max_age is 1ns") {
@@ -109,7 +139,7 @@ func TestSignOfThePast(t *testing.T) {
 	waived := passed(time.Now().Add(time.Minute))
 	waived.Limits.Waived = []string{"selftest"}
 	waived.Gates = []report.Gate{{Name: "selftest", Verdict: report.NoVerdict, Waived: true, Reason: "nothing was planted"}, {Name: "panics", Verdict: report.Pass, OK: true}}
-	_, err := Sign(t.Context(), s, waived, o)
+	_, err = Sign(t.Context(), s, waived, o)
 	if !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "were waived: selftest (nothing was planted)") || !strings.Contains(err.Error(), "override") {
 		t.Errorf("one with a waiver: %v", err)
 	}
@@ -246,6 +276,132 @@ func TestWhoLivesIsToldByRun(t *testing.T) {
 	}
 }
 
+// keep puts a rollup where instances put theirs.
+func keep(t *testing.T, s *Stores, r compare.Rollup) {
+	t.Helper()
+	c, err := comparisonOf(r)
+	if err == nil {
+		_, err = s.MySQL.AppendComparison(t.Context(), c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOneReportTwoSteps: a report opens the step of the epoch that it saw, and no
+// later one, not even with an override.
+func TestOneReportTwoSteps(t *testing.T) {
+	c := newConfig(t)
+	c.Rollout.RequireSignoff = true
+	s := newStores(t, c)
+	fences(t, s, holdover.StageRedis, holdover.StageShadow)
+	shadow, err := s.MySQL.Fence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep(t, s, minute(t, "run-1", 1, shadow.At))
+	now := time.Now()
+	r := report.Report{Verdict: report.Pass, Pods: []string{s.Name}, Digest: "abc", From: now.Add(-time.Hour), To: now, Limits: demanding}
+	o := SignOptions{As: "Ada", Decision: "go", Note: "fine"}
+	if _, err := Sign(t.Context(), s, r, o); err != nil {
+		t.Fatal(err)
+	}
+	if why, err := s.unsigned(t.Context(), shadow, holdover.StageJoint); err != nil || why != nil {
+		t.Fatalf("%+v, %v", why, err)
+	}
+	if _, err := s.MySQL.RaiseFence(t.Context(), holdover.Fence{Pod: s.Name, Epoch: 3, Stage: holdover.StageJoint, By: "test", Reason: "a step"}); err != nil {
+		t.Fatal(err)
+	}
+	joint, err := s.MySQL.Fence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Sign(t.Context(), s, r, o); !errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), "before the pod came to joint at epoch 3") {
+		t.Errorf("a second step: %v", err)
+	}
+	o.Override = "we are in a hurry"
+	if _, err := Sign(t.Context(), s, r, o); err != nil {
+		t.Fatal(err)
+	}
+	if why, err := s.unsigned(t.Context(), joint, holdover.StageMySQL); err != nil || why == nil || !strings.Contains(why.Text, "before the pod came to joint at epoch 3") {
+		t.Errorf("a second step with an override: %+v, %v", why, err)
+	}
+}
+
+// TestReportStaysItself: a verification after its end makes no other data of a period,
+// and is told; and a drill is no kill.
+func TestReportStaysItself(t *testing.T) {
+	c := newConfig(t)
+	s := newStores(t, c)
+	fences(t, s, holdover.StageRedis, holdover.StageShadow)
+	record := func() {
+		t.Helper()
+		if err := s.MySQL.RecordVerified(t.Context(), holdover.Verified{Epoch: 2, RedisID: "r", Clean: true, Summary: "clean", By: "test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	latch := holdover.Fence{Pod: s.Name, Epoch: 3, Stage: holdover.StageShadow, Latched: true, By: "ada", Reason: killswitch.DrillPrefix + "weekly"}
+	free := holdover.Fence{Pod: s.Name, Epoch: 4, Stage: holdover.StageShadow, By: "ada", Reason: killswitch.DrillPrefix + "weekly"}
+	for _, f := range []holdover.Fence{latch, free} {
+		if _, err := s.MySQL.RaiseFence(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.MySQL.RecordDrill(t.Context(), holdover.Drill{By: "ada", Reason: "weekly", From: holdover.StageShadow, Epoch: 3, KillMS: 412, RestoreMS: 37, Instances: 2, OK: true}); err != nil {
+		t.Fatal(err)
+	}
+	until := time.Now()
+	o := ReportOptions{Since: until.Add(-7 * 24 * time.Hour), Until: until}
+	made := func() report.Report {
+		t.Helper()
+		r, err := Report(t.Context(), c, []*Stores{s}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := made()
+	if len(first.Incidents) != 1 || first.Incidents[0].What != report.WhatDrill || !strings.Contains(first.Incidents[0].Text, "by 2 instances after 412 ms") {
+		t.Errorf("%+v", first.Incidents)
+	}
+	record()
+	after := made()
+	if after.Digest != first.Digest {
+		t.Error("a later verification is other data")
+	}
+	g := after.Gates[slices.IndexFunc(after.Gates, func(g report.Gate) bool { return g.Name == "verification" })]
+	if !strings.Contains(g.Reason, ", clean) is after the period's end: repeat the report in a minute") {
+		t.Errorf("%+v", g)
+	}
+}
+
+// TestSignNamesTheMissingFlag: what a report was compared with is no part of its
+// digest, and has to be given again.
+func TestSignNamesTheMissingFlag(t *testing.T) {
+	s := newStores(t, newConfig(t))
+	fences(t, s, holdover.StageRedis)
+	now := time.Now()
+	plain := report.Report{Verdict: report.Pass, Pods: []string{s.Name}, Digest: "abc", From: now.Add(-time.Hour), To: now, Limits: demanding}
+	noisy, based, other := plain, plain, plain
+	noisy.Noise = &report.Noise{Digest: "eeee"}
+	based.Latency.Baseline, other.Latency.Baseline = "bbbb", "cccc"
+	for _, x := range []struct {
+		read, again report.Report
+		want        string
+	}{
+		{noisy, plain, "made with --noise, which is missing here: give the same --noise FILE, whose digest is eeee"},
+		{based, plain, "made with --baseline, which is missing here"},
+		{plain, noisy, "made without --noise"},
+		{based, other, "made with another --baseline: the digest of its FILE is bbbb, and that of the one given here is cccc"},
+		{noisy, noisy, ""},
+	} {
+		d, err := Sign(t.Context(), s, x.again, SignOptions{As: "Ada", Decision: "no-go", Note: "fine", Read: &x.read})
+		if x.want == "" && (err != nil || d.Note != "fine [noise: eeee]") || x.want != "" && (!errors.Is(err, ErrNotSigned) || !strings.Contains(err.Error(), x.want)) {
+			t.Errorf("%+v, %v, want %q", d, err, x.want)
+		}
+	}
+}
+
 // TestUnsigned: what a go has to be for a step.
 func TestUnsigned(t *testing.T) {
 	c := newConfig(t)
@@ -280,8 +436,27 @@ func TestUnsigned(t *testing.T) {
 	check("the last step", "nobody has signed", holdover.Fence{Stage: holdover.StageMySQL, Epoch: 9}, holdover.StageMySQLOnly)
 	sign(1, "go")
 	check("of another epoch", "nobody has signed", agreed, holdover.StageJoint)
+	// A report of before the present epoch opens no step, with an override or not.
+	ended = agreed.At.Add(-time.Second)
+	sign(2, "go")
+	check("of before the epoch", "says nothing of the present: it ends at "+ended.UTC().Format(time.RFC3339)+", before the pod came to shadow at epoch 2", agreed, holdover.StageJoint)
+	ended = time.Now()
+	keep(t, s, minute(t, "run-before", 1, agreed.At.Add(-time.Millisecond)))
+	sign(2, "go")
+	check("nothing compared since", "nothing that was compared there since is in it", agreed, holdover.StageJoint)
+	keep(t, s, minute(t, "run-since", 1, agreed.At))
+	check("another stage at it", "nothing that was compared there since", holdover.Fence{Stage: holdover.StageJoint, Epoch: 2, At: agreed.At}, holdover.StageMySQL)
 	sign(2, "go")
 	check("go", "", agreed, holdover.StageJoint)
+	all, err := s.MySQL.SignOffs(t.Context(), time.Now().Add(-time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"the pod is in shadow at epoch 2", "Ada decided again", "Ada decided again", ""} {
+		if got, err := s.Spent(t.Context(), all, i); err != nil || (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("sign-off %d: %q, %v, want %q", i, got, err, want)
+		}
+	}
 	s.rules.SignoffMaxAge = time.Nanosecond
 	check("old", "may be 1ns", agreed, holdover.StageJoint)
 	// What was seen counts, not when somebody signed; and nobody has seen the future.
