@@ -89,11 +89,17 @@ func printDrill(w io.Writer, d app.DrilledPod) {
 	}
 	fmt.Fprintf(w, "%s  pod %s: %s -> %s, latched at epoch %d, and back\n", word, d.Pod, d.From.Stage, d.Latched.Stage, d.Latched.Epoch)
 	kill := fmt.Sprintf("%s acknowledged after %.0f ms: %s", count(len(d.Acknowledged), "instance"), d.KillMS, strings.Join(d.Acknowledged, ", "))
-	if len(d.Acknowledged) == 0 {
+	switch {
+	case len(d.Acknowledged) == 0:
 		kill = "no instance acknowledged"
+	case len(d.Missing) > 0:
+		kill = fmt.Sprintf("%s acknowledged, %d not within %.0f ms: %s", count(len(d.Acknowledged), "instance"), len(d.Missing), d.KillMS, strings.Join(d.Acknowledged, ", "))
 	}
 	line(w, "kill", kill)
-	if d.Restored {
+	switch {
+	case d.Restored && len(d.RestoreMissing) > 0:
+		line(w, "restore", fmt.Sprintf("not acknowledged by %d within %.0f ms", len(d.RestoreMissing), d.RestoreMS))
+	case d.Restored:
 		line(w, "restore", fmt.Sprintf("acknowledged after %.0f ms", d.RestoreMS))
 	}
 	if d.Carried > 0 {
@@ -101,6 +107,9 @@ func printDrill(w io.Writer, d app.DrilledPod) {
 	}
 	if d.Problem != "" {
 		line(w, "FAULT", d.Problem)
+	}
+	if !d.Recorded {
+		line(w, "NOT KEPT", "the outcome could not be written to MySQL: status shows the drill before this one")
 	}
 	line(w, "now", d.Now)
 	line(w, "next", d.Next)

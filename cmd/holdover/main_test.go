@@ -33,6 +33,7 @@ type place struct {
 	redis       string
 	db          int
 	dsn         string
+	reserved    int64 // the shop for plants; 0: none
 }
 
 // site is an installation as a user has it: a folder with configuration and
@@ -93,7 +94,7 @@ timing:
 pods:
 `, instance, operatorToken, filepath.Join(s.dir, "events"), s.more, filepath.Join(s.dir, "stages.json"))
 	for _, p := range s.pods {
-		fmt.Fprintf(&b, "  - name: %s\n    shops: [%q]\n    redis: {addr: %q, db: %d}\n    mysql: {dsn: %q}\n", p.name, p.shops, p.redis, p.db, p.dsn)
+		fmt.Fprintf(&b, "  - name: %s\n    shops: [%q]\n    reserved_shop: %d\n    redis: {addr: %q, db: %d}\n    mysql: {dsn: %q}\n", p.name, p.shops, p.reserved, p.redis, p.db, p.dsn)
 	}
 	return s.write("holdover-"+instance+".yaml", b.String())
 }

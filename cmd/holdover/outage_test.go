@@ -90,7 +90,7 @@ func TestOutages(t *testing.T) {
 	within(t, "status with a Redis that hangs", func() {
 		s.want(0, []string{"now        mysql", "redis      PROBLEM", "kill       no; can't flip to a Redis that does not answer"}, "status")
 	})
-	s.want(1, []string{"redis of pod pod-a"}, "verify")
+	s.want(1, []string{"redis of pod pod-a", "bring it back and run this again"}, "verify")
 	s.want(1, []string{"redis of pod pod-a"}, "stock", "show")
 	s.want(1, []string{"a kill now would fail", "redis of pod pod-a"}, "kill", "--dry-run", "--reason", "x")
 	srv.post(reservations, reserveBody(holdover.NewToken().String(), 1)).has(t, 201, `"store":"mysql"`, "journaled")

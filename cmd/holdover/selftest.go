@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 
 	"holdover/internal/app"
 	"holdover/internal/plant"
@@ -45,10 +47,26 @@ func (cmd *selftestCmd) Run(e *env) error {
 	} else {
 		err = result.WriteText(e.stdout)
 	}
-	if err == nil && !result.OK {
-		err = &exitError{exitNotSatisfied, errors.New("a planted divergence was not seen as what it is: a report proves nothing until that is mended")}
+	if err != nil || result.OK {
+		return err
 	}
-	return err
+	return notOK(result)
+}
+
+func (selftestCmd) Help() string {
+	return "Divergences are planted in a pod's reserved shop, in the real stores, and counted as the report counts them: is each seen as what it is? " +
+		"Exit 3: one was missed or taken for something else. Exit 4: some could not be planted, or not judged, and nothing speaks against the comparator; the message says why and what to do."
+}
+
+// notOK tells a comparator that is wrong from a test that could not be made.
+func notOK(r plant.Result) error {
+	switch {
+	case r.Blind():
+		return &exitError{exitNotSatisfied, errors.New("a planted divergence was not seen as what it is: a report proves nothing until that is mended")}
+	case len(r.Failed) > 0:
+		return &exitError{exitNothing, fmt.Errorf("%s\nThat says nothing of the comparator: mend it and run the self-test again", strings.Join(r.Failed, "\n"))}
+	}
+	return &exitError{exitNothing, fmt.Errorf("%d plants could not be judged, for a store did not answer or not in time: run it again when the machine is less busy", r.Unjudged)}
 }
 
 func (cmd *selftestCmd) dev(e *env) (plant.Result, error) {

@@ -42,6 +42,9 @@ func (cmd *statusCmd) Run(e *env) error {
 	} else {
 		for _, p := range list.Pods {
 			printStatus(e.stdout, p, maxAge)
+			if cmd.URL != "" {
+				line(e.stdout, "lanes", lanesLine(p))
+			}
 		}
 	}
 	var mute []string
@@ -156,6 +159,9 @@ func printStatus(w io.Writer, p httpapi.PodStatus, maxAge time.Duration) {
 		case p.Agreed != nil && i.Epoch != p.Agreed.Epoch:
 			note = "  <- has not acknowledged"
 		}
+		if i.Busy > 0 {
+			note += "  -> its lanes: holdover status --url http://ITS-ADDRESS"
+		}
 		row("instance", "%s at epoch %d, seen %s ago, %d late or unmirrored%s", app.ShortName(i.Name, i.ID), i.Epoch, age, i.Busy, note)
 	}
 	switch {
@@ -175,6 +181,12 @@ func printStatus(w io.Writer, p httpapi.PodStatus, maxAge time.Duration) {
 		row(name, "%s", withDo(w))
 	}
 	row("next", "%s", p.Next)
+}
+
+// lanesLine is what only the asked instance knows of its own mirror work.
+func lanesLine(p httpapi.PodStatus) string {
+	return fmt.Sprintf("of the asked instance: %d waiting or under way, %d late, %d unmirrored, %s; since its start %d shed, %d failed",
+		p.Lanes.Depth, p.Lanes.Late, p.Lanes.Unmirrored, count(int(p.Debts), "debt"), p.Lanes.Shed, p.Lanes.Failed)
 }
 
 func withDo(r httpapi.Reason) string {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"holdover"
 	"holdover/compare"
 	"holdover/internal/app"
 	"holdover/mysqlpool"
@@ -189,6 +190,8 @@ func (cmd *verifyCmd) verdict(e *env, clean bool, looked int, results any, err e
 	switch {
 	case errors.Is(err, app.ErrNothingToVerify) && looked == 0:
 		return &exitError{exitNothing, err}
+	case holdover.NoAnswer(err):
+		return fmt.Errorf("%w\nA store did not answer, so nothing is known of what differs there: bring it back and run this again; `holdover status` says what that means for buyers", err)
 	case err != nil:
 		return err
 	case looked == 0:

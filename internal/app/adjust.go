@@ -52,6 +52,9 @@ func adjust(ctx context.Context, s *Stores, facade *dualwrite.Facade, a holdover
 	if err := a.Validate(); err != nil {
 		return out, err
 	}
+	if err := s.notReserved(a.Shop); err != nil && !mendsPlants(a) {
+		return out, err
+	}
 	var err error
 	if dryRun {
 		out.Would, err = wouldAdjust(ctx, s, facade, a)

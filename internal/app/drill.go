@@ -12,6 +12,7 @@ import (
 	"holdover/dualwrite"
 	"holdover/internal/httpapi"
 	"holdover/killswitch"
+	"holdover/mysqlpool"
 	"holdover/rollout"
 )
 
@@ -51,10 +52,31 @@ type DrilledPod struct {
 	Restored        bool     `json:"restored"`             // by this drill
 	TakenOver       string   `json:"taken_over,omitempty"` // somebody else's fence, which was left alone
 	Problem         string   `json:"problem,omitempty"`    // why it is not ok
+	VoidGo          *VoidGo  `json:"void_go,omitempty"`    // a go that does not count any more after the drill
 	Recorded        bool     `json:"recorded"`
 	Now             string   `json:"now,omitempty"`
 	Next            string   `json:"next,omitempty"`
 	recordingFailed error
+}
+
+// VoidGo is a signed go that a drill makes void: it is about an epoch that is over.
+type VoidGo struct {
+	As    string         `json:"as"`
+	Stage holdover.Stage `json:"stage"`
+	Epoch holdover.Epoch `json:"epoch"`
+	At    time.Time      `json:"at"`
+}
+
+// goAt is the go that counts at the agreement, where steps need one; nil: none.
+func (s *Stores) goAt(ctx context.Context, agreed holdover.Fence) (*VoidGo, error) {
+	if !s.rules.RequireSignoff {
+		return nil, nil
+	}
+	last, found, err := s.MySQL.LastSignOff(ctx, agreed.Epoch)
+	if err != nil || !found || last.Decision != mysqlpool.DecisionGo {
+		return nil, err
+	}
+	return &VoidGo{last.As, last.Stage, last.Epoch, last.At}, nil
 }
 
 // drillRecordTime bounds the record of a drill, which is made also when the
@@ -79,8 +101,13 @@ func Drill(ctx context.Context, s *Stores, o DrillOptions) (DrilledPod, error) {
 		d.Reasons = apiReasons(why)
 		return d, d.refused(dualwrite.Texts(why))
 	}
+	goes, err := s.goAt(ctx, before.Agreed)
+	if err != nil {
+		return d, fmt.Errorf("pod %s: nothing was changed: whose go the drill would make void can't be read: bring MySQL back and drill again: %w", s.Name, err)
+	}
 	if o.DryRun {
-		d.Would = wouldDrill(s, before.Agreed, o)
+		d.VoidGo = goes
+		d.Would = wouldDrill(s, before.Agreed, goes, o)
 		return d, nil
 	}
 	done, err := s.Switch.Drill(ctx, o.By, o.Reason, ackWait)
@@ -91,6 +118,7 @@ func Drill(ctx context.Context, s *Stores, o DrillOptions) (DrilledPod, error) {
 		}
 		return d, err
 	}
+	d.VoidGo = goes
 	d.note(done, err)
 	d.say(s, o, done, err)
 	d.record(ctx, s, o)
@@ -112,8 +140,9 @@ func (d *DrilledPod) refused(why string) error {
 // againstDrill is what a kill would lose at this moment, and what would keep a
 // drill from its end. Nothing overrides it.
 func againstDrill(s *Stores, a dualwrite.Assessment) []dualwrite.Reason {
+	redisDecides := a.Agreed.Stage == holdover.StageRedis || a.Agreed.Stage == holdover.StageShadow // its latch moves nothing
 	why := slices.DeleteFunc(slices.Clone(a.Back.Reasons), func(r dualwrite.Reason) bool {
-		return r.Code == dualwrite.CodeAtTheEnd // in redis there is nothing to lose by a latch
+		return r.Code == dualwrite.CodeAtTheEnd || redisDecides && slices.Contains(lags, r.Code)
 	})
 	alive := slices.ContainsFunc(a.Instances, func(i holdover.Instance) bool { return i.Age <= s.maxAge })
 	if a.RedisErr == nil && !alive && a.Agreed.Epoch > 0 {
@@ -121,6 +150,10 @@ func againstDrill(s *Stores, a dualwrite.Assessment) []dualwrite.Reason {
 	}
 	return why
 }
+
+// lags are the reasons that say that MySQL follows later, or Redis does: no loss
+// while Redis decides before and after.
+var lags = []string{"mirror-lag", "unmirrored", "claims-pending"}
 
 // note takes over what the switch has measured.
 func (d *DrilledPod) note(done killswitch.Drilled, err error) {
@@ -153,7 +186,7 @@ func (d *DrilledPod) say(s *Stores, o DrillOptions, done killswitch.Drilled, err
 	var problems []string
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if done.Interrupted {
-		problem("it was interrupted before everybody had acknowledged")
+		problem("it was interrupted, so nobody can say that everybody had acknowledged in time")
 	} else {
 		if len(d.Missing) > 0 {
 			problem("not acknowledged within %s: %s: look at that instance's log, restart it, and drill again; the stores refuse its old epoch all the same", ackWait, strings.Join(d.Missing, "; "))
@@ -188,7 +221,7 @@ func (d *DrilledPod) say(s *Stores, o DrillOptions, done killswitch.Drilled, err
 		d.Next = fmt.Sprintf("look at `holdover status --pod %s`; when the cause is gone: holdover restore --pod %s --reason TEXT", d.Pod, d.Pod)
 	default:
 		d.Now += ", without a latch"
-		d.Next = afterDrill(s, d.To.Stage, o)
+		d.Next = afterDrill(s, d.To.Stage, o) + d.VoidGo.is("is")
 	}
 }
 
@@ -203,14 +236,22 @@ func (d *DrilledPod) record(ctx context.Context, s *Stores, o DrillOptions) {
 	d.Recorded = d.recordingFailed == nil
 }
 
-func wouldDrill(s *Stores, from holdover.Fence, o DrillOptions) string {
+// is says what becomes of the go; nothing where there was none.
+func (g *VoidGo) is(verb string) string {
+	if g == nil {
+		return ""
+	}
+	return fmt.Sprintf("; the go of %s for %s at epoch %d (signed at %s) %s void by the drill: sign again after it (holdover report sign)", g.As, g.Stage, g.Epoch, g.At.UTC().Format(time.RFC3339), verb)
+}
+
+func wouldDrill(s *Stores, from holdover.Fence, goes *VoidGo, o DrillOptions) string {
 	lands := from.Stage
 	text := fmt.Sprintf("latch the pod in %s, where Redis decides already, wait for every instance, and take the latch off at once: no truth changes. Afterwards: ", from.Stage)
 	if from.Stage == holdover.StageJoint || from.Stage == holdover.StageMySQL {
 		lands = holdover.StageShadow
 		text = fmt.Sprintf("kill in earnest: flip the pod from %s to shadow, where Redis decides, carry MySQL's journal over, wait for every instance, and take the latch off at once. Afterwards: ", from.Stage)
 	}
-	return text + afterDrill(s, lands, o)
+	return text + afterDrill(s, lands, o) + goes.is("would be")
 }
 
 // afterDrill says where the driver takes the pod, and how long that is at least.
@@ -232,7 +273,7 @@ func afterDrill(s *Stores, now holdover.Stage, o DrillOptions) string {
 		text += ", with a verification before it where power moves"
 	}
 	if s.rules.needsSignoff(max(now, holdover.StageShadow), to) {
-		text += "; a go that was signed before the drill does not count any more: sign again (holdover report sign)"
+		text += "; a step forward waits for a go that is signed after the drill (holdover report sign)"
 	}
 	return text
 }

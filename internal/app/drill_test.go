@@ -11,6 +11,7 @@ import (
 
 	"holdover"
 	"holdover/dualwrite"
+	"holdover/internal/httpapi"
 	"holdover/killswitch"
 	"holdover/mysqlpool"
 	"holdover/rollout"
@@ -264,5 +265,35 @@ func TestDrillMaxAge(t *testing.T) {
 	}
 	if why := ask(time.Nanosecond); why == nil || why.Number <= 0 || !strings.Contains(why.Text, "and may be 1ns") {
 		t.Errorf("too old: %+v", why)
+	}
+}
+
+// TestDrillVoidsAGo: a drill gives the pod another epoch, so that a go that was
+// signed does not count any more; that is said before, after, and by status.
+func TestDrillVoidsAGo(t *testing.T) {
+	c, _ := drillRig(t, drillStages[:2]...)
+	c.Rollout.RequireSignoff = true
+	s := newStores(t, c)
+	o := drillOptions(holdover.StageShadow)
+	o.DryRun = true
+	if would, err := Drill(t.Context(), s, o); err != nil || would.VoidGo != nil || strings.Contains(would.Would, "void") {
+		t.Errorf("nobody has signed: %+v %v", would, err)
+	}
+	err := s.MySQL.SignOff(t.Context(), holdover.SignOff{Pod: s.Name, Stage: holdover.StageShadow, Epoch: 2, Digest: "d", Verdict: "pass", Decision: mysqlpool.DecisionGo, As: "eve", Note: "n", From: time.Now().Add(-time.Hour), To: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	would, err := Drill(t.Context(), s, o)
+	if err != nil || would.VoidGo == nil || would.VoidGo.As != "eve" || would.VoidGo.Epoch != 2 || !strings.Contains(would.Would, "the go of eve for shadow at epoch 2 (signed at ") || !strings.Contains(would.Would, "would be void by the drill") {
+		t.Errorf("%+v %v", would, err)
+	}
+	d, err := Drill(t.Context(), s, drillOptions(holdover.StageShadow))
+	if err != nil || d.VoidGo == nil || !strings.Contains(d.Next, "the go of eve for shadow at epoch 2") || !strings.Contains(d.Next, "sign again") {
+		t.Errorf("%+v %v", d, err)
+	}
+	forward := Status(t.Context(), s, o.Desired).Readiness.Forward
+	i := slices.IndexFunc(forward.Reasons, func(r httpapi.Reason) bool { return r.Code == codeNoSignoff })
+	if i < 0 || !strings.Contains(forward.Reasons[i].Text, "the go of eve is about shadow at epoch 2 and void: the drill of ada at ") {
+		t.Errorf("%+v", forward.Reasons)
 	}
 }

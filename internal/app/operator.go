@@ -102,7 +102,8 @@ type operator struct {
 func (o operator) Status(ctx context.Context) (httpapi.PodStatus, error) {
 	s := status(ctx, o.pod.Stores, o.pod.Facade, o.app.desired(o.pod.Name))
 	stats := o.pod.Facade.Stats()
-	s.Lanes.Depth, s.Debts = int64(stats.LaneJobs), int64(stats.Debts)
+	s.Lanes, s.Debts = httpapi.LaneStatus{Depth: int64(stats.LaneJobs), Late: int64(stats.LaneLate), Unmirrored: int64(stats.Unmirrored), Shed: stats.LaneShed, Failed: stats.LaneFailed}, int64(stats.Debts)
+	s.Warnings = append(s.Warnings, o.pod.notPlanted()...)
 	driver, ok := o.app.Driver.PodStatus(o.pod.Name)
 	if !ok || s.Agreed == nil || len(driver.Waiting) == 0 || driver.Agreed.Epoch != s.Agreed.Epoch {
 		return s, nil

@@ -12,6 +12,7 @@ import (
 	"holdover"
 	"holdover/compare"
 	"holdover/dualwrite"
+	"holdover/internal/httpapi"
 	"holdover/internal/plant"
 )
 
@@ -49,6 +50,50 @@ func (u *unreserved) Reserve(ctx context.Context, r holdover.Request) (holdover.
 	})
 	return holdover.Result{}, &holdover.InvalidError{Field: "shop_id", Value: fmt.Sprint(r.Shop),
 		Problem: fmt.Sprintf("is the reserved_shop of pod %s, where divergences are planted: it sells nothing; if it is a shop with buyers, reserve another one", u.pod.Name)}
+}
+
+// notReserved refuses stock for the reserved shop.
+func (s *Stores) notReserved(shop int64) error {
+	if s.reserved == 0 || shop != s.reserved {
+		return nil
+	}
+	return &holdover.InvalidError{Field: "shop_id", Value: fmt.Sprint(shop),
+		Problem: fmt.Sprintf("is the reserved_shop of pod %s: it sells nothing, and planting brings in its own stock; if it is a shop with buyers, reserve another one", s.Name)}
+}
+
+// mendsPlants: an adjustment that brings a row of the reserved shop to what
+// planting has there, which is none of what it does not use.
+func mendsPlants(a holdover.Adjustment) bool {
+	return a.Set != nil && *a.Set == plant.Units(a.Item, a.Group)
+}
+
+// codeNotPlanted is the warning that kinds of divergence can't be planted.
+const codeNotPlanted = "not-planted"
+
+// foreignStock warns of rows in the reserved shop that keep plants from being made.
+func (s *Stores) foreignStock(ctx context.Context) (warnings []httpapi.Reason) {
+	if s.reserved == 0 {
+		return nil
+	}
+	stocks, err := s.MySQL.StocksOf(ctx, s.reserved, plant.Items())
+	if err != nil {
+		return nil // MySQL's trouble is said already
+	}
+	for _, err := range plant.Foreign(s.Name, s.reserved, stocks) {
+		warnings = append(warnings, httpapi.Reason{Code: codeNotPlanted, Text: "some kinds of divergence can't be planted: " + err.Error()})
+	}
+	return warnings
+}
+
+// notPlanted warns of what this process's planter can't plant.
+func (p *Pod) notPlanted() (warnings []httpapi.Reason) {
+	if p.planter == nil {
+		return nil
+	}
+	for _, u := range p.planter.Failing() {
+		warnings = append(warnings, httpapi.Reason{Code: codeNotPlanted, Text: u.String(), Number: int64(len(u.Kinds))})
+	}
+	return warnings
 }
 
 // reach puts the planter's hand between a facade and its stores; nil when no
@@ -123,9 +168,7 @@ func SelfTest(ctx context.Context, c Config, s *Stores, times int) (r plant.Resu
 		return r, fmt.Errorf("pod %s: what was planted can't be kept for reports: %w", s.Name, Hinted(err))
 	}
 	r = plant.Count(total.Planted, plant.Kinds(), times)
-	for _, f := range failed {
-		r.OK, r.Failed = false, append(r.Failed, Hinted(f).Error())
-	}
+	r.Fail(failed)
 	r.Pod, r.Stage, r.Seconds = s.Name, fence.Stage.String(), time.Since(began).Seconds()
 	return r, nil
 }

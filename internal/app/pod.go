@@ -182,9 +182,24 @@ func OpenPod(ctx context.Context, c Config, p PodConfig) (_ *Pod, err error) {
 		return nil, err
 	}
 	pod.follower, err = killswitch.NewFollower(killswitch.FollowerConfig{
-		Pod: p.Name, Watch: unlessRetired{pod}, Refresh: pod.Facade.Refresh, Logger: c.Logger,
+		Pod: p.Name, Watch: unlessRetired{pod}, Refresh: pod.refresh, Logger: c.Logger,
 	})
 	return pod, err
+}
+
+// refresh renews the fence; before the pod is begun its error matches
+// holdover.ErrNoFence: both stores answer, and neither has one.
+func (p *Pod) refresh(ctx context.Context) error {
+	err := p.Facade.Refresh(ctx)
+	if err == nil {
+		return nil
+	}
+	_, redis := p.Redis.Fence(ctx)
+	_, mysql := p.MySQL.Fence(ctx)
+	if errors.Is(redis, holdover.ErrNoFence) && errors.Is(mysql, holdover.ErrNoFence) {
+		return fmt.Errorf("%w (%w)", err, holdover.ErrNoFence)
+	}
+	return err
 }
 
 // Run serves the pod's background until ctx ends: it follows the fence, shows

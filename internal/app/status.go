@@ -5,17 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"holdover"
 	"holdover/dualwrite"
 	"holdover/internal/httpapi"
+	"holdover/mysqlpool"
 	"holdover/rollout"
 )
 
 // Status says from one look at a pod's two stores, whatever answers, where it
 // is, whether it can move, and what happens next. It changes nothing.
 func Status(ctx context.Context, s *Stores, desired rollout.Desired) httpapi.PodStatus {
-	return status(ctx, s, s.Facade, desired)
+	out := status(ctx, s, s.Facade, desired)
+	if out.MySQLProblem == "" {
+		out.Warnings = append(s.foreignStock(ctx), out.Warnings...)
+	}
+	return out
 }
 
 func status(ctx context.Context, stores *Stores, facade *dualwrite.Facade, desired rollout.Desired) httpapi.PodStatus {
@@ -26,6 +32,7 @@ func status(ctx context.Context, stores *Stores, facade *dualwrite.Facade, desir
 			why = &dualwrite.Reason{Code: codeNoSignoff, Text: "who has signed can't be read: " + Hinted(err).Error(), Do: "bring MySQL back"}
 		}
 		if why != nil {
+			why.Text += stores.voidGo(ctx, a)
 			a.Forward.Reasons = append(a.Forward.Reasons, *why)
 		}
 	}
@@ -74,6 +81,23 @@ func status(ctx context.Context, stores *Stores, facade *dualwrite.Facade, desir
 	out.Readiness.Kill = killVerdict(out, a)
 	out.Next = trouble(a) + next(out, a, desired)
 	return out
+}
+
+// voidGo tells of a go that counted in this stage and does not any more.
+func (s *Stores) voidGo(ctx context.Context, a dualwrite.Assessment) string {
+	signed, err := s.MySQL.SignOffs(ctx, time.Now().Add(-s.rules.SignoffMaxAge))
+	if err != nil || len(signed) == 0 {
+		return "" // the reason stands without it
+	}
+	last := signed[len(signed)-1]
+	if last.Decision != mysqlpool.DecisionGo || last.Stage != a.Agreed.Stage || last.Epoch >= a.Agreed.Epoch {
+		return ""
+	}
+	moved := "the pod has moved since"
+	if drill := a.LastDrill; drill.Epoch > last.Epoch && drill.Epoch <= a.Agreed.Epoch {
+		moved = fmt.Sprintf("the drill of %s at %s has moved the pod", drill.By, drill.At.UTC().Format(time.RFC3339))
+	}
+	return fmt.Sprintf("; the go of %s is about %s at epoch %d and void: %s", last.As, last.Stage, last.Epoch, moved)
 }
 
 func verdict(r dualwrite.Readiness) httpapi.Verdict {

@@ -49,8 +49,8 @@ const maxOpen = 1000
 // does not have, Redis the counters that it does not have: the ledger's sum over
 // locations less the units in its live holds. It refuses a row whose ledger value
 // differs, a counter that is there and would not add up, and a missing counter
-// that an adjustment still has to reach. The errors of refusals match
-// holdover.ErrInvalid.
+// that an adjustment still has to reach. A reserved shop takes nothing. The errors
+// of refusals match holdover.ErrInvalid.
 func PlanImport(ctx context.Context, s *Stores, rows []mysqlpool.StockRow) (*Import, error) {
 	plan := &Import{stores: s, rows: rows, counters: map[int64]map[int64]int64{}}
 	byShop := map[int64]map[int64][]mysqlpool.StockRow{} // shop, item
@@ -67,6 +67,10 @@ func PlanImport(ctx context.Context, s *Stores, rows []mysqlpool.StockRow) (*Imp
 		}
 		var errs, moving []error
 		for _, shop := range slices.Sorted(maps.Keys(byShop)) {
+			if err := s.notReserved(shop); err != nil {
+				errs = append(errs, err)
+				continue
+			}
 			for items := range slices.Chunk(slices.Sorted(maps.Keys(byShop[shop])), planChunk) {
 				refused, off, err := plan.check(ctx, shop, items, byShop[shop], held)
 				if err != nil {

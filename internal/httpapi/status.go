@@ -83,7 +83,11 @@ type InstanceStatus struct {
 
 // LaneStatus is the mirror work of this instance.
 type LaneStatus struct {
-	Depth int64 `json:"depth"`
+	Depth      int64 `json:"depth" doc:"Pieces that wait or are under way."`
+	Late       int64 `json:"late" doc:"Of them, those of an earlier epoch, or older than they should be."`
+	Unmirrored int64 `json:"unmirrored" doc:"Tokens with a fact that the other store does not have."`
+	Shed       int64 `json:"shed" doc:"Pieces that found their lane full, since the start."`
+	Failed     int64 `json:"failed" doc:"Pieces that failed, since the start; they are made up for."`
 }
 
 // JournalStatus is MySQL's list of unmirrored facts.

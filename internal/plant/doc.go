@@ -43,7 +43,9 @@
 //
 // # Guarantees
 //
-// Nothing but the reserved shop is touched. No stage is changed. A hold is
+// Nothing but the reserved shop is touched, and there only what plants have brought
+// in: an item with somebody else's stock is left alone, and the kinds that need it
+// are not planted until it is mended ([Foreign] names the commands). No stage is changed. A hold is
 // released when its plant is over, and expires in half a minute if that fails;
 // counters are put back, also those that a planter which died has left. One
 // planter of a pod is at work at a time: the others skip their turn.
@@ -58,8 +60,9 @@
 //
 // # Failure
 //
-// A plant that can't be set up is an error that says what was tried, and is
-// counted nowhere. One that was set up and is not observed in time, or that a store
+// A plant that can't be set up is a [NotPlanted] that says why, and is counted
+// nowhere. Run passes the kind over and comes back to it in its turn; the cause is
+// logged when it is new and when it is over, and is in [Planter.Failing] meanwhile. One that was set up and is not observed in time, or that a store
 // did not answer, as on a busy machine, is unjudged: it says nothing of the comparator,
 // and is planted again where somebody waits for it. A comparator that was given what
 // was planted and did not count it, or as something else, has missed it.

@@ -14,22 +14,23 @@ import (
 // planting makes one kind happen, in a stage that compares.
 type planting struct {
 	kind  compare.Kind
+	item  int64 // whose stock it needs; 0: none's
 	plant func(p *Planter, ctx context.Context, at holdover.Fence) error
 }
 
 var plantings = [...]planting{
-	{compare.KindMatch, (*Planter).match},
-	{compare.KindLastUnitRace, (*Planter).lastUnit},
-	{compare.KindLocation, (*Planter).location},
-	{compare.KindPoolShort, (*Planter).poolShort},
-	{compare.KindExpirySkew, (*Planter).expirySkew},
-	{compare.KindPreShadow, (*Planter).preShadow},
-	{compare.KindStraddledFlip, (*Planter).straddledFlip},
-	{compare.KindMirrorLost, (*Planter).mirrorLost},
-	{compare.KindNotComparable, (*Planter).notComparable},
-	{compare.KindForeignWrite, (*Planter).foreignWrite},
-	{compare.KindUnexplained, (*Planter).tooMany},
-	{compare.KindUnexplained, (*Planter).tooFew},
+	{compare.KindMatch, itemPlenty, (*Planter).match},
+	{compare.KindLastUnitRace, itemLast, (*Planter).lastUnit},
+	{compare.KindLocation, itemOther, (*Planter).location},
+	{compare.KindPoolShort, itemPlenty, (*Planter).poolShort},
+	{compare.KindExpirySkew, itemPlenty, (*Planter).expirySkew},
+	{compare.KindPreShadow, itemOther, (*Planter).preShadow},
+	{compare.KindStraddledFlip, 0, (*Planter).straddledFlip},
+	{compare.KindMirrorLost, itemOther, (*Planter).mirrorLost},
+	{compare.KindNotComparable, itemPlenty, (*Planter).notComparable},
+	{compare.KindForeignWrite, itemForeign, (*Planter).foreignWrite},
+	{compare.KindUnexplained, itemNone, (*Planter).tooMany},
+	{compare.KindUnexplained, itemOne, (*Planter).tooFew},
 }
 
 // holdTime is how long a hold lives that could not be released.

@@ -2,10 +2,13 @@ package plant
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
+	"holdover"
 	"holdover/compare"
 )
 
@@ -25,7 +28,8 @@ type Result struct {
 	RedisVersion  string          `json:"redis_version,omitempty"`
 	MySQLVersion  string          `json:"mysql_version,omitempty"`
 	Seconds       float64         `json:"seconds"`
-	Failed        []string        `json:"failed,omitempty"` // plants that could not be made
+	NotPlanted    int             `json:"not_planted,omitempty"` // kinds that could not be planted, at least once
+	Failed        []string        `json:"failed,omitempty"`      // which, and why: a sentence for each cause
 }
 
 // Seen is what came of one kind.
@@ -34,6 +38,76 @@ type Seen struct {
 	Caught  uint64            `json:"caught"`
 	SeenAs  map[string]uint64 `json:"seen_as"`
 }
+
+// NotPlanted is a plant that could not be made, and says nothing of the comparator.
+type NotPlanted struct {
+	Kind  compare.Kind
+	Stage holdover.Stage
+	Err   error
+}
+
+func (e *NotPlanted) Error() string { return fmt.Sprintf("plant %s in %s: %v", e.Kind, e.Stage, e.Err) }
+
+// Unwrap gives the cause.
+func (e *NotPlanted) Unwrap() error { return e.Err }
+
+// Unplanted is kinds that could not be planted for one cause.
+type Unplanted struct {
+	Kinds []string
+	Cause string
+}
+
+func (u Unplanted) String() string {
+	if len(u.Kinds) == 1 {
+		return fmt.Sprintf("1 kind could not be planted (%s): %s", u.Kinds[0], u.Cause)
+	}
+	return fmt.Sprintf("%d kinds could not be planted (%s): %s", len(u.Kinds), strings.Join(u.Kinds, ", "), u.Cause)
+}
+
+// Group puts plants that could not be made together by their cause, each kind
+// once. Nil errors are left out.
+func Group(failed []error) (all []Unplanted) {
+	for _, err := range failed {
+		if err == nil {
+			continue
+		}
+		kind, why := "any", cause(err)
+		if e := (*NotPlanted)(nil); errors.As(err, &e) {
+			kind = e.Kind.String()
+		}
+		i := slices.IndexFunc(all, func(u Unplanted) bool { return u.Cause == why })
+		if i < 0 {
+			i, all = len(all), append(all, Unplanted{Cause: why})
+		}
+		if !slices.Contains(all[i].Kinds, kind) {
+			all[i].Kinds = append(all[i].Kinds, kind)
+		}
+	}
+	return all
+}
+
+// cause is an error without the kind.
+func cause(err error) string {
+	if e := (*NotPlanted)(nil); errors.As(err, &e) {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+// Fail notes plants that could not be made.
+func (r *Result) Fail(failed []error) {
+	kinds := map[string]bool{}
+	for _, u := range Group(failed) {
+		r.OK, r.Failed = false, append(r.Failed, u.String())
+		for _, k := range u.Kinds {
+			kinds[k] = true
+		}
+	}
+	r.NotPlanted = len(kinds)
+}
+
+// Blind reports whether the comparator did not see something as what it is.
+func (r Result) Blind() bool { return r.Missed+r.Misclassified > 0 }
 
 // Count makes the result of what a comparator counted; each of kinds must have
 // been caught times often, or as often as it is listed, and times more. What could
@@ -84,8 +158,10 @@ func (r Result) WriteText(w io.Writer) error {
 		}
 		fmt.Fprintln(w)
 	}
-	for _, f := range r.Failed {
-		fmt.Fprintln(w, "not planted:", f)
+	if r.Blind() { // else the causes are the command's error
+		for _, f := range r.Failed {
+			fmt.Fprintln(w, "not planted:", f)
+		}
 	}
 	word := "NOT OK"
 	if r.OK {

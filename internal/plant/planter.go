@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"holdover"
@@ -51,8 +52,10 @@ type Config struct {
 type Planter struct {
 	cfg     Config
 	next    int
-	stocked bool
 	current *compare.Plant // the one that is being made; nil: none
+
+	mu      sync.Mutex
+	failing []error // of Next: why the last plant of each could not be made; nil: it was, or had no turn
 }
 
 // New makes a planter.
@@ -78,7 +81,7 @@ func New(cfg Config) (*Planter, error) {
 	if cfg.Alone == nil {
 		cfg.Alone = func(ctx context.Context, do func(context.Context) error) (bool, error) { return true, do(ctx) }
 	}
-	return &Planter{cfg: cfg, next: rand.IntN(len(plantings))}, nil // instances don't all begin with the same
+	return &Planter{cfg: cfg, next: rand.IntN(len(plantings)), failing: make([]error, len(plantings))}, nil // instances don't all begin with the same
 }
 
 // firstPlant bounds how long after its start a planter waits for the first time.
@@ -95,21 +98,54 @@ func (p *Planter) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		timer.Reset(p.cfg.Every)
-		if err := p.Next(ctx); err != nil && ctx.Err() == nil {
-			p.cfg.Logger.Warn("a divergence could not be planted: the next turn plants another", "pod", p.cfg.Pod, "shop", p.cfg.Shop, "err", err)
-		}
+		_ = p.Next(ctx) // logged, once for each cause
 	}
 }
 
 // Next plants the next kind, when the stage compares at all and nobody else is
-// planting.
+// planting. One that can't be planted is passed over, and comes again in its turn.
 func (p *Planter) Next(ctx context.Context) error {
-	s := plantings[p.next%len(plantings)]
-	planted, err := p.plant(ctx, s)
-	if planted {
+	i := p.next % len(plantings)
+	planted, err := p.plant(ctx, plantings[i])
+	if (planted || err != nil) && ctx.Err() == nil {
 		p.next++
+		p.note(i, err)
 	}
 	return err
+}
+
+// note keeps why a plant could not be made, and logs a cause when it is new and
+// when it is over.
+func (p *Planter) note(i int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.failing[i]
+	p.failing[i] = nil
+	kind := plantings[i].kind.String()
+	if err != nil && !p.fails(err) && (before == nil || cause(before) != cause(err)) {
+		p.cfg.Logger.Warn("a kind of divergence can't be planted: the others are, and it comes again in its turn", "shop", p.cfg.Shop, "kind", kind, "cause", cause(err))
+	}
+	p.failing[i] = err
+	if before != nil && !p.fails(before) {
+		p.cfg.Logger.Info("what kept divergences from being planted is over", "shop", p.cfg.Shop, "kind", kind, "cause", cause(before))
+	}
+}
+
+// fails reports whether some kind fails for the same cause.
+func (p *Planter) fails(err error) bool {
+	for _, other := range p.failing {
+		if other != nil && cause(other) == cause(err) {
+			return true
+		}
+	}
+	return false
+}
+
+// Failing is what Run can't plant at present, with its causes.
+func (p *Planter) Failing() []Unplanted {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Group(p.failing)
 }
 
 // Kinds are what can be planted, unexplained once for each direction.
@@ -125,14 +161,14 @@ func Kinds() (kinds []compare.Kind) {
 func (p *Planter) PlantEach(ctx context.Context) (failed []error) {
 	for _, s := range plantings {
 		planted, err := false, error(nil)
-		for tries := 0; !planted && tries < turnTries && ctx.Err() == nil; tries++ {
+		for tries := 0; !planted && tries < turnTries && ctx.Err() == nil && !errors.Is(err, ErrForeignStock); tries++ {
 			if tries > 0 {
 				pause(ctx, turnPause)
 			}
 			planted, err = p.plant(ctx, s)
 		}
 		if err == nil && !planted {
-			err = fmt.Errorf("plant %s: another planter is at work, or the stage does not compare any more: %w", s.kind, holdover.ErrTryAgain)
+			err = &NotPlanted{s.kind, holdover.StageUnknown, fmt.Errorf("another planter is at work, or the stage does not compare any more: %w", holdover.ErrTryAgain)}
 		}
 		if err != nil {
 			failed = append(failed, err)
@@ -169,7 +205,7 @@ func (p *Planter) Plant(ctx context.Context, kind compare.Kind) error {
 }
 
 // Prepare brings the shop's stock into both stores. Plant does it itself.
-func (p *Planter) Prepare(ctx context.Context) error { return p.stock(ctx) }
+func (p *Planter) Prepare(ctx context.Context) error { return p.stock(ctx, 0) }
 
 // Elsewhere asks for a unit that MySQL has at another location only: wherever
 // Redis is asked too, the stores differ about it.
@@ -198,8 +234,8 @@ func (p *Planter) plant(ctx context.Context, s planting) (planted bool, err erro
 	alone, err := p.cfg.Alone(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 		defer cancel()
-		if err := p.stock(ctx); err != nil {
-			return fmt.Errorf("plant %s: stock of shop %d: %w", s.kind, p.cfg.Shop, err)
+		if err := p.stock(ctx, s.item); err != nil {
+			return err
 		}
 		p.current = p.cfg.Comparator.Plant()
 		defer func() { p.current = nil }()
@@ -208,13 +244,16 @@ func (p *Planter) plant(ctx context.Context, s planting) (planted bool, err erro
 		// It was arranged for the stage before; or the process ends, and nobody waits for it.
 		moved = agreedErr != nil || now.Epoch != fence.Epoch || stopping.Err() != nil
 		judged := p.current.Take(!moved)
-		if err != nil && !moved {
-			return fmt.Errorf("plant %s in %s: %w", s.kind, fence.Stage, err)
+		switch {
+		case moved:
+			return nil
+		case err == nil && !judged:
+			return errUnjudged
 		}
-		if !judged && !moved {
-			return fmt.Errorf("plant %s in %s: %w", s.kind, fence.Stage, errUnjudged)
-		}
-		return nil
+		return err
 	})
-	return alone && err == nil && !moved, err
+	if err != nil {
+		return false, &NotPlanted{s.kind, fence.Stage, err}
+	}
+	return alone && !moved, nil
 }

@@ -99,10 +99,7 @@ func Run(ctx context.Context, cfg Config) (result plant.Result, err error) {
 	for _, cell := range total.Cells {
 		result.Load += cell.Eligible
 	}
-	for _, f := range failed {
-		result.OK = false
-		result.Failed = append(result.Failed, f.Error())
-	}
+	result.Fail(failed)
 	v := b.stack.Versions()
 	result.RedisVersion, result.MySQLVersion, result.Flips = v.Redis, v.MySQL, b.flips
 	result.Seconds = time.Since(b.began).Seconds()
