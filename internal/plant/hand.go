@@ -17,7 +17,13 @@ type Hand struct {
 	active atomic.Int64
 	mu     sync.Mutex
 	tokens map[holdover.Token]*grip
-	probes map[int64]chan struct{} // by item of the shop: told after a read of its stock
+	probes map[look]chan struct{} // told after such a read
+}
+
+// look is a read of an item's stock, of the reserved shop.
+type look struct {
+	item   int64
+	levels bool // with its debts: the comparison's look after a refusal, and not the refused vote's own
 }
 
 // grip is what is asked for with one token.
@@ -40,7 +46,7 @@ const (
 
 // NewHand makes a hand for one reserved shop.
 func NewHand(shop int64) *Hand {
-	return &Hand{shop: shop, tokens: make(map[holdover.Token]*grip), probes: make(map[int64]chan struct{})}
+	return &Hand{shop: shop, tokens: make(map[holdover.Token]*grip), probes: make(map[look]chan struct{})}
 }
 
 // follow begins to watch a token; drop ends it.
@@ -83,17 +89,17 @@ func (h *Hand) age(g *grip, at time.Time) {
 	g.aged = at
 }
 
-// probed returns a channel that hears after each read of the item's stock.
-func (h *Hand) probed(item int64) (heard <-chan struct{}, stop func()) {
+// probed returns a channel that hears after each such read.
+func (h *Hand) probed(l look) (heard <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.probes[item] = c
+	h.probes[l] = c
 	h.active.Add(1)
 	return c, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.probes, item)
+		delete(h.probes, l)
 		h.active.Add(-1)
 	}
 }
@@ -191,25 +197,25 @@ func (m heldMySQL) Apply(ctx context.Context, fact holdover.Hold) (holdover.Hold
 
 func (m heldMySQL) Probe(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, error) {
 	stocks, err := m.MySQL.Probe(ctx, shop, items)
-	m.h.read(shop, items, err)
+	m.h.read(shop, items, false, err)
 	return stocks, err
 }
 
 func (m heldMySQL) Levels(ctx context.Context, shop int64, items []int64) ([]holdover.Stock, map[int64]int64, error) {
 	stocks, owed, err := m.MySQL.Levels(ctx, shop, items)
-	m.h.read(shop, items, err)
+	m.h.read(shop, items, true, err)
 	return stocks, owed, err
 }
 
 // read tells who waits for it that the items' stock was read.
-func (h *Hand) read(shop int64, items []int64, err error) {
+func (h *Hand) read(shop int64, items []int64, levels bool, err error) {
 	if shop != h.shop || err != nil || h.active.Load() == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, item := range items {
-		if c := h.probes[item]; c != nil {
+		if c := h.probes[look{item, levels}]; c != nil {
 			select {
 			case c <- struct{}{}:
 			default:

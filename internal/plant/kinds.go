@@ -213,7 +213,7 @@ func (p *Planter) lastUnit(ctx context.Context, at holdover.Fence) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the first buyer did not come to mysql: %w", ctx.Err())
 	}
-	heard, stop := p.cfg.Hand.probed(p.item(itemLast))
+	heard, stop := p.cfg.Hand.probed(look{p.item(itemLast), at.Stage == holdover.StageMySQL})
 	defer stop()
 	return p.expect(ctx, y, gy, compare.KindLastUnitRace, holdover.OpReserve, func() error {
 		if err := p.reserve(ctx, y, itemLast); err != nil {
