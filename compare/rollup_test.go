@@ -263,7 +263,7 @@ func TestRollupsUnderTraffic(t *testing.T) {
 // TestBoundedMemory: two seconds' worth of 50,000 observations a second, one of
 // fifty a divergence, do not stay in memory.
 func TestBoundedMemory(t *testing.T) {
-	c := start(t, Config{Path: filepath.Join(t.TempDir(), "events.jsonl"), Spool: t.TempDir(), FlushEvery: 50 * time.Millisecond})
+	c := start(t, Config{Path: filepath.Join(t.TempDir(), "events.jsonl"), Spool: t.TempDir(), FlushEvery: 50 * time.Millisecond, CloseTimeout: time.Minute})
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
