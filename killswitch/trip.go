@@ -99,7 +99,7 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 		}
 		if r.Epoch < m.Epoch {
 			t.From = m
-			return s.older(r, m, s.rebuild())
+			return s.older(r, m, fmt.Sprintf("`holdover verify --pod %s --repair` rebuilds it", s.cfg.Pod))
 		}
 	}
 	if r.Epoch < m.Epoch { // latched: a kill stopped half way, unless Redis had followed it
@@ -243,10 +243,6 @@ func (s *Switch) older(r, m holdover.Fence, do string) error {
 
 // ownData is what to do where a latch says that Redis decides: what it had is nowhere else.
 const ownData = "bring back its own data"
-
-func (s *Switch) rebuild() string {
-	return fmt.Sprintf("`holdover verify --pod %s --repair` rebuilds it", s.cfg.Pod)
-}
 
 func (s *Switch) retired() error {
 	return fmt.Errorf("pod %s is in mysql-only: %w: its Redis knows no hold and can't decide: `holdover rollout return --pod %s --confirm %s --reason TEXT` rebuilds it, after which a kill is possible", s.cfg.Pod, ErrRefused, s.cfg.Pod, s.cfg.Pod)

@@ -34,7 +34,6 @@ type Beat struct {
 
 // Add takes one rollup, as it was written: not a sum of several.
 func (p *Pulse) Add(r compare.Rollup) {
-	p.note(r)
 	b := Beat{From: r.From.UTC(), To: r.To.UTC(), Eligible: r.Bypassed}
 	for _, s := range r.Strata {
 		switch s.Name {
@@ -48,6 +47,7 @@ func (p *Pulse) Add(r compare.Rollup) {
 		b.Eligible += c.Eligible
 		b.Compared += c.Compared
 	}
+	p.note(r, b.Eligible, b.Compared)
 	if b.RedisAway+b.MySQLAway > 0 {
 		b.Redis, b.MySQL = map[string]uint64{}, map[string]uint64{}
 		for _, c := range r.Cells {

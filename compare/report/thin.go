@@ -35,12 +35,10 @@ type thinStretch struct {
 
 func (t thinStretch) length() time.Duration { return t.To.Sub(t.From) }
 
-// note keeps what stretches and lost mirrors are found by.
-func (p *Pulse) note(r compare.Rollup) {
-	eligible, compared := r.Bypassed, uint64(0)
+// note keeps what stretches and lost mirrors are found by, of a rollup with so many
+// operations.
+func (p *Pulse) note(r compare.Rollup, eligible, compared uint64) {
 	for _, c := range r.Cells {
-		eligible += c.Eligible
-		compared += c.Compared
 		if slices.ContainsFunc(c.Kinds, func(t compare.Tally) bool { return t.Kind == compare.KindMirrorLost && t.Count > 0 }) {
 			if p.lost == nil {
 				p.lost = map[string]time.Time{}

@@ -189,12 +189,7 @@ func (c *Changed) acknowledged(ctx context.Context, s *Stores, epoch holdover.Ep
 	defer cancel()
 	acks, late, took, err := s.Switch.WaitAcknowledged(ctx, epoch)
 	c.AckTook = took
-	for _, a := range acks {
-		c.Acknowledged = append(c.Acknowledged, ShortName(a.Instance.Name, a.Instance.ID))
-	}
-	for _, i := range late {
-		c.Missing = append(c.Missing, fmt.Sprintf("%s is at epoch %d", ShortName(i.Name, i.ID), i.Epoch))
-	}
+	c.Acknowledged, c.Missing = acknowledged(c.Acknowledged, acks), behind(c.Missing, late)
 	if err != nil && len(late) == 0 {
 		c.Missing = append(c.Missing, err.Error())
 	}
@@ -203,4 +198,19 @@ func (c *Changed) acknowledged(ctx context.Context, s *Stores, epoch holdover.Ep
 // ShortName tells two processes of one name apart.
 func ShortName(name, id string) string {
 	return fmt.Sprintf("%s (%.8s)", name, id)
+}
+
+// acknowledged and behind name who works with an epoch, and who does not yet.
+func acknowledged(to []string, acks []killswitch.Ack) []string {
+	for _, a := range acks {
+		to = append(to, ShortName(a.Instance.Name, a.Instance.ID))
+	}
+	return to
+}
+
+func behind(to []string, instances []holdover.Instance) []string {
+	for _, i := range instances {
+		to = append(to, fmt.Sprintf("%s is at epoch %d", ShortName(i.Name, i.ID), i.Epoch))
+	}
+	return to
 }

@@ -160,9 +160,7 @@ func (d *DrilledPod) note(done killswitch.Drilled, err error) {
 	d.From, d.Latched, d.To = &done.Tripped.From, &done.Tripped.To, &done.Tripped.To
 	d.Carried, d.NotCarried = done.Tripped.Carried, done.Tripped.NotCarried
 	d.KillMS, d.RestoreMS = milliseconds(done.KillTook), milliseconds(done.RestoreTook)
-	for _, a := range done.Acks {
-		d.Acknowledged = append(d.Acknowledged, ShortName(a.Instance.Name, a.Instance.ID))
-	}
+	d.Acknowledged = acknowledged(d.Acknowledged, done.Acks)
 	d.Missing, d.RestoreMissing = behind(d.Missing, done.Missing), behind(d.RestoreMissing, done.RestoreMissing)
 	switch {
 	case done.TakenOver != nil:
@@ -170,13 +168,6 @@ func (d *DrilledPod) note(done killswitch.Drilled, err error) {
 	case err == nil, done.Restored.To.Epoch > d.Latched.Epoch && !done.Restored.To.Latched: // the second: what a failed trip left behind
 		d.To, d.Restored = &done.Restored.To, true
 	}
-}
-
-func behind(to []string, instances []holdover.Instance) []string {
-	for _, i := range instances {
-		to = append(to, fmt.Sprintf("%s is at epoch %d", ShortName(i.Name, i.ID), i.Epoch))
-	}
-	return to
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
