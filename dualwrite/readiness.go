@@ -300,6 +300,9 @@ func (f *Facade) judgeStores(r *Readiness, s Survey) {
 		r.no("mysql-away", 0, do, "mysql does not answer: %v", err)
 	}
 	switch err := s.RedisErr; {
+	case errors.Is(err, ErrRedisRetired) && s.Agreed.Stage != holdover.StageMySQLOnly: // a return is under way
+		r.no("stale-instance", 0, "wait: this instance is reading the new agreement", "this instance has not asked redis: it still works in mysql-only, and mysql is in %s, epoch %d", s.Agreed.Stage, s.Agreed.Epoch)
+		return
 	case errors.Is(err, ErrRedisRetired):
 		return
 	case errors.Is(err, holdover.ErrNoFence):

@@ -2,6 +2,7 @@ package dualwrite_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,27 @@ func TestReturnStoppedAnywhere(t *testing.T) {
 			r.states(t, sold, "claimed", "claimed")
 			r.conserved(t, r.shop, 1, 5, 2, 1)
 		})
+	}
+}
+
+// An instance that has not read yet that its pod returns from mysql-only has
+// not asked Redis: it can't say that Redis knows all. Found by torture.
+func TestReturnUnnoticedIsNotReady(t *testing.T) {
+	r := newRig(t, holdover.StageMySQLOnly, 5, still)
+	r.hold(t)
+	late := r.another(t, wrap(r.faults))
+	if _, err := r.f.Return(t.Context(), "test", "back"); err != nil {
+		t.Fatal(err)
+	}
+	a := late.Assess(t.Context())
+	if a.Agreed.Stage != holdover.StageMySQL || a.Back.OK() || !slices.Contains(a.Back.Codes(), "stale-instance") {
+		t.Errorf("in %s, back %+v", a.Agreed.Stage, a.Back)
+	}
+	if err := late.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := late.Assess(t.Context()); a.Back.OK() || !slices.Contains(a.Back.Codes(), "redis-lost-its-data") {
+		t.Errorf("with the new agreement: back %+v", a.Back)
 	}
 }
 
