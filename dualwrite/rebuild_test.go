@@ -11,6 +11,7 @@ import (
 	"holdover"
 	"holdover/compare"
 	"holdover/dualwrite"
+	"holdover/internal/teststack"
 )
 
 func (r *faultyRedis) BeginRebuild(ctx context.Context, owner string, truth holdover.Epoch) (holdover.Epoch, error) {
@@ -547,8 +548,12 @@ func TestRebuildIsBounded(t *testing.T) {
 // fill puts held holds of one unit of item 1 into MySQL, in SQL.
 func fill(t *testing.T, r *rig, holds int) {
 	t.Helper()
+	depth := "cte_max_recursion_depth"
+	if teststack.MariaDB() {
+		depth = "max_recursive_iterations"
+	}
 	for _, q := range []string{
-		"SET SESSION cte_max_recursion_depth = 10000000",
+		"SET SESSION " + depth + " = 10000000",
 		fmt.Sprintf(`INSERT INTO reserved_quantities (token, line, shop_id, item_id, group_id, quantity, state, expires_at, granted_at, attempt, firm)
 			WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 			SELECT UNHEX(LPAD(HEX(i), 32, '0')), 0, %d, 1, 1, 1, 'held', UTC_TIMESTAMP(3) + INTERVAL 1 HOUR + INTERVAL 1000 * (i DIV 7) MICROSECOND, UTC_TIMESTAMP(3), 1, 1 FROM n`, holds, r.shop),

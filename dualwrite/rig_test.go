@@ -32,10 +32,10 @@ type stores struct {
 
 func newStores(t *testing.T) *stores {
 	t.Helper()
-	dsn := teststack.MySQLDSN(t)
-	if _, err := mysqlpool.Migrate(t.Context(), dsn); err != nil {
-		t.Fatalf("migrate: %v", err)
-	}
+	dsn := teststack.PreparedDSN(t, func(ctx context.Context, dsn string) error {
+		_, err := mysqlpool.Migrate(ctx, dsn)
+		return err
+	})
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
 		t.Fatal(err)

@@ -48,10 +48,10 @@ func (p pair) switchOf(t *testing.T, change ...func(*killswitch.Config)) *killsw
 func stores(t *testing.T, stage holdover.Stage) pair {
 	t.Helper()
 	ctx := t.Context()
-	dsn := teststack.MySQLDSN(t)
-	if _, err := mysqlpool.Migrate(ctx, dsn); err != nil {
-		t.Fatal(err)
-	}
+	dsn := teststack.PreparedDSN(t, func(ctx context.Context, dsn string) error {
+		_, err := mysqlpool.Migrate(ctx, dsn)
+		return err
+	})
 	my, err := mysqlpool.Open(ctx, mysqlpool.Config{Pod: "p", DSN: dsn, OpTimeout: 8 * time.Second})
 	if err != nil {
 		t.Fatal(err)

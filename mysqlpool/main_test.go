@@ -27,11 +27,10 @@ type fixture struct {
 
 func newFixture(t testing.TB, change ...func(*Config)) *fixture {
 	t.Helper()
-	dsn := teststack.MySQLDSN(t)
-	ctx := t.Context()
-	if _, err := Migrate(ctx, dsn); err != nil {
-		t.Fatal(err)
-	}
+	dsn := teststack.PreparedDSN(t, func(ctx context.Context, dsn string) error {
+		_, err := Migrate(ctx, dsn)
+		return err
+	})
 	f := &fixture{dsn: dsn, db: plain(t, dsn, nil)}
 	f.Store = f.open(t, change...)
 	return f

@@ -27,15 +27,16 @@ func TestMain(m *testing.M) { teststack.Main(m) }
 func newConfig(t *testing.T) Config {
 	t.Helper()
 	addr, db := teststack.FreshRedis(t)
+	dsn := teststack.PreparedDSN(t, func(ctx context.Context, dsn string) error {
+		_, err := mysqlpool.Migrate(ctx, dsn)
+		return err
+	})
 	c := Config{
 		Instance: "one", OperatorToken: "token", Events: filepath.Join(t.TempDir(), "events"),
 		Timing: Timing{Call: 2 * time.Second, Redis: 2 * time.Second, Heartbeat: 50 * time.Millisecond, Drive: 50 * time.Millisecond, Dwell: 50 * time.Millisecond},
-		Pods:   []PodConfig{{Name: "pod-a", Shops: []string{"1-9"}, Redis: RedisConfig{Addr: addr, DB: db}, MySQL: MySQLConfig{DSN: teststack.MySQLDSN(t)}}},
+		Pods:   []PodConfig{{Name: "pod-a", Shops: []string{"1-9"}, Redis: RedisConfig{Addr: addr, DB: db}, MySQL: MySQLConfig{DSN: dsn}}},
 	}.WithDefaults()
 	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := mysqlpool.Migrate(t.Context(), c.Pods[0].MySQL.DSN); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -21,7 +21,8 @@
 // Settings are durable ones. MySQL: sync_binlog=1, innodb_flush_log_at_trx_commit=1, binary log in ROW format. Redis:
 // append-only file, appendfsync everysec, as in the production setting it stands for: a machine that loses power loses
 // up to a second, and a killed redis-server what it had put off to write while a slow fsync was under way, up to two
-// seconds. Config.RedisFsync "always" loses nothing that was answered.
+// seconds. Config.RedisFsync "always" loses nothing that was answered. Config.Unflushed has MySQL wait for no disk: only a
+// machine that crashes loses what it answered, so that teststack asks for it, and nothing that measures or shows does.
 //
 // Start returns when every server has answered a query and has proved to be the one that was started. When the program
 // ends, in whatever way (return, os.Exit, panic, SIGINT, SIGKILL), its servers end and the folder goes: a small shell in a

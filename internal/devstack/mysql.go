@@ -80,7 +80,7 @@ func (s *Stack) startOwnMySQL(ctx context.Context) (port int, err error) {
 	}
 	s.mysql = &instance{
 		name: filepath.Base(p.path), dir: dir, logPath: dir + ".log", janitor: s.janitor, timeout: s.cfg.StartTimeout,
-		args:  func(port int) []string { return p.args(dir, port) },
+		args:  func(port int) []string { return p.args(dir, port, s.cfg.Unflushed) },
 		ready: func(ctx context.Context, port int) error { return mysqlReady(ctx, port, dir) },
 	}
 	if err := s.mysql.start(ctx, p.path, true); err != nil {
@@ -90,7 +90,7 @@ func (s *Stack) startOwnMySQL(ctx context.Context) (port int, err error) {
 }
 
 // args are the settings of the demo and the tests; "loose" ones are ignored by servers that don't have them.
-func (p program) args(dir string, port int) []string {
+func (p program) args(dir string, port int, unflushed bool) []string {
 	args := append(p.commonArgs(dir),
 		"--port="+strconv.Itoa(port), "--bind-address=127.0.0.1",
 		"--socket=mysqld.sock", // relative to the data: an absolute path may be longer than the 107 bytes a socket may have
@@ -103,6 +103,9 @@ func (p program) args(dir string, port int) []string {
 		"--loose-mysqlx=OFF", "--loose-innodb-redo-log-capacity=512M",
 		"--loose-auto-generate-certs=OFF", "--loose-caching-sha2-password-auto-generate-rsa-keys=OFF",
 	)
+	if unflushed {
+		args = append(args, "--sync-binlog=0", "--innodb-flush-method=nosync") // the last of two settings counts
+	}
 	if !p.mariadb && strings.HasPrefix(p.version, "8.0.") {
 		return append(args, "--binlog-format=ROW") // the default, but said; deprecated from 8.0.34 on, with the others gone
 	}

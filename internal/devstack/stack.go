@@ -28,6 +28,9 @@ type Config struct {
 	// RedisFsync is appendfsync; everysec. Only with always a killed redis-server
 	// keeps all that it answered.
 	RedisFsync string
+	// Unflushed lets MySQL leave what it wrote to the kernel and never wait for the disk; false. A killed server still
+	// loses nothing, a machine that crashes may: for tests, which kill servers only.
+	Unflushed bool
 	// Keep leaves the folder with all data and logs in place when the stack closes, and says where it is. The servers
 	// stop all the same.
 	Keep bool

@@ -202,6 +202,26 @@ func TestStack(t *testing.T) {
 	goleak.VerifyNone(t, leaks)
 }
 
+// TestUnflushed: the server waits for no disk, and a killed one has all that it answered.
+func TestUnflushed(t *testing.T) {
+	stack := startStack(t, Config{Pods: []string{"pod-a"}, Unflushed: true})
+	dsn := stack.MySQLDSN("pod-a")
+	if got := query(t, dsn, "SELECT CONCAT(@@innodb_flush_method, ' ', @@sync_binlog)"); got != "nosync 0" {
+		t.Errorf("it flushes by %q", got)
+	}
+	query(t, dsn, "CREATE TABLE kept (id INT PRIMARY KEY)")
+	query(t, dsn, "INSERT INTO kept VALUES (1), (2), (3)")
+	if err := stack.StopMySQL(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := stack.StartMySQL(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query(t, dsn, "SELECT COUNT(*) FROM kept"); got != "3" {
+		t.Errorf("%s of 3 rows outlived the kill", got)
+	}
+}
+
 func TestOwnServersAndKeep(t *testing.T) {
 	owner := startStack(t, Config{Pods: []string{"pod-a"}})
 	var log bytes.Buffer

@@ -21,10 +21,10 @@ const shop = 7
 // pool is a MySQL with units of item 1.
 func pool(t *testing.T, units int64) (*mysqlpool.Store, string) {
 	t.Helper()
-	dsn := teststack.MySQLDSN(t)
-	if _, err := mysqlpool.Migrate(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
+	dsn := teststack.PreparedDSN(t, func(ctx context.Context, dsn string) error {
+		_, err := mysqlpool.Migrate(ctx, dsn)
+		return err
+	})
 	s, err := mysqlpool.Open(t.Context(), mysqlpool.Config{Pod: "p", DSN: dsn})
 	if err != nil {
 		t.Fatal(err)

@@ -6,10 +6,7 @@ import (
 	"testing"
 
 	"holdover/internal/plant"
-	"holdover/internal/teststack"
 )
-
-func TestMain(m *testing.M) { teststack.Main(m) }
 
 // Each kind is planted on real servers, under load and across flips, and caught.
 func TestRun(t *testing.T) {

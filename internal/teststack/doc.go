@@ -6,6 +6,7 @@
 //
 //	func TestSomething(t *testing.T) {
 //		dsn := teststack.MySQLDSN(t)           // a fresh schema of this test's own
+//		dsn = teststack.PreparedDSN(t, migrate) // one with tables in it, which are not made for each test again
 //		addr, db := teststack.FreshRedis(t)    // an empty logical database of this test's own
 //		...
 //	}
@@ -16,7 +17,8 @@
 // # Guarantees
 //
 // A server that is missing or does not start fails the tests, and never skips them. A schema and a logical database belong
-// to one test and are removed after it, whether or not it passed.
+// to one test and are removed after it, whether or not it passed; a prepared schema is emptied instead, unless the test has
+// altered it. MySQL waits for no disk; what it answered outlives a SIGKILL all the same.
 //
 // # Concurrency
 //

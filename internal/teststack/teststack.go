@@ -59,6 +59,7 @@ func start() (*devstack.Stack, error) {
 		}
 		shared.stack, shared.err = devstack.Start(context.Background(), devstack.Config{
 			Pods:         shared.pods,
+			Unflushed:    true,            // a test's commits wait for no disk
 			StartTimeout: 3 * time.Minute, // a busy CI machine starts several stacks at once
 		})
 	}
@@ -109,23 +110,43 @@ func NeedMySQL(t testing.TB) {
 // in a Cleanup that is registered later, or by defer.
 func MySQLDSN(t testing.TB) string {
 	t.Helper()
-	cfg, err := mysql.ParseDSN(MustStack(t).AdminDSN())
+	cfg, err := createSchema(MustStack(t))
 	if err != nil {
-		t.Fatalf("teststack: the stack's DSN: %v", err)
+		t.Fatal(err)
+	}
+	dsn := cfg.FormatDSN()
+	t.Cleanup(func() {
+		if err := dropSchema(dsn); err != nil {
+			t.Errorf("teststack: drop the test's schema (is the server stopped, or a transaction of the test still open?): %v", err)
+		}
+	})
+	return dsn
+}
+
+// createSchema makes an empty schema with a name of its own.
+func createSchema(stack *devstack.Stack) (*mysql.Config, error) {
+	cfg, err := mysql.ParseDSN(stack.AdminDSN())
+	if err != nil {
+		return nil, fmt.Errorf("teststack: the stack's DSN: %w", err)
 	}
 	random := make([]byte, 6)
 	rand.Read(random)
 	schema := "t_" + hex.EncodeToString(random)
 	if err := exec(cfg, "CREATE DATABASE `"+schema+"` CHARACTER SET utf8mb4"); err != nil {
-		t.Fatalf("teststack: create a schema: %v", err)
+		return nil, fmt.Errorf("teststack: create a schema: %w", err)
 	}
-	t.Cleanup(func() {
-		if err := exec(cfg, "DROP DATABASE `"+schema+"`"); err != nil {
-			t.Errorf("teststack: drop the test's schema (is the server stopped, or a transaction of the test still open?): %v", err)
-		}
-	})
 	cfg.DBName = schema
-	return cfg.FormatDSN()
+	return cfg, nil
+}
+
+func dropSchema(dsn string) error {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return err
+	}
+	schema := cfg.DBName
+	cfg.DBName = ""
+	return exec(cfg, "DROP DATABASE `"+schema+"`")
 }
 
 // exec runs one statement over a connection of its own, so that nothing stays open between tests.

@@ -28,10 +28,7 @@ func TestAuditOfTheRealPaths(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			dsn := teststack.MySQLDSN(t)
-			if _, err := mysqlpool.Migrate(t.Context(), dsn); err != nil {
-				t.Fatal(err)
-			}
+			dsn := teststack.PreparedDSN(t, migrate)
 			pool, err := mysqlpool.Open(t.Context(), mysqlpool.Config{Pod: "p", DSN: dsn})
 			if err != nil {
 				t.Fatal(err)

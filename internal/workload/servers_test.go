@@ -26,7 +26,7 @@ type servers struct {
 
 func newServers(t *testing.T) *servers {
 	t.Helper()
-	dsn := teststack.MySQLDSN(t)
+	dsn := teststack.PreparedDSN(t, migrate)
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -36,10 +36,12 @@ func newServers(t *testing.T) *servers {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DB: n, MaxRetries: -1})
 	t.Cleanup(func() { rdb.Close() })
 	s := &servers{t: t, db: db, rdb: rdb}
-	if _, err := mysqlpool.Migrate(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
 	return s
+}
+
+func migrate(ctx context.Context, dsn string) error {
+	_, err := mysqlpool.Migrate(ctx, dsn)
+	return err
 }
 
 func (s *servers) do(ctx context.Context, args ...any) (any, error) {
