@@ -71,6 +71,10 @@ func (c *containedRedis) CompareAndSetFence(ctx context.Context, from holdover.E
 	return containedErr(c.store, c.pod, "set the fence", holdover.Token{}, func() error { return c.redis.CompareAndSetFence(ctx, from, f) })
 }
 
+func (c *containedRedis) Look(ctx context.Context, e holdover.Epoch, r holdover.Request, limit int) ([]holdover.Hold, error) {
+	return contained(c.store, c.pod, "look before a refusal", r.Token, func() ([]holdover.Hold, error) { return c.redis.Look(ctx, e, r, limit) })
+}
+
 func (c *containedRedis) Vote(ctx context.Context, t holdover.Ticket, r holdover.Request) (holdover.Grant, error) {
 	return contained(c.store, c.pod, "vote", r.Token, func() (holdover.Grant, error) { return c.redis.Vote(ctx, t, r) })
 }

@@ -296,6 +296,12 @@ func (r *faultyRedis) Vote(ctx context.Context, t holdover.Ticket, q holdover.Re
 	return through(r.faults, ctx, r.call("Vote", q.Token), func(ctx context.Context) (holdover.Grant, error) { return r.Redis.Vote(ctx, t, q) })
 }
 
+func (r *faultyRedis) Look(ctx context.Context, e holdover.Epoch, q holdover.Request, limit int) ([]holdover.Hold, error) {
+	return through(r.faults, ctx, r.call("Look", q.Token), func(ctx context.Context) ([]holdover.Hold, error) {
+		return r.Redis.Look(ctx, e, q, limit)
+	})
+}
+
 func (r *faultyRedis) Copy(ctx context.Context, e holdover.Epoch, h holdover.Hold) (holdover.Copied, error) {
 	return through(r.faults, ctx, r.call("Copy", h.Token), func(ctx context.Context) (holdover.Copied, error) { return r.Redis.Copy(ctx, e, h) })
 }

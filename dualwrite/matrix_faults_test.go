@@ -105,7 +105,7 @@ func matrixFaults() []matrixFault {
 // fits says whether it can happen in the stage at a call of this name. After a
 // call that only reads is before the next one.
 func (f matrixFault) fits(stage holdover.Stage, name string) bool {
-	if f.after && slices.Contains([]string{"Due", "Lookup", "Probe", "Counters", "Journal", "Marked", "AdjustmentOf"}, name[2:]) {
+	if f.after && slices.Contains([]string{"Due", "Look", "Lookup", "Probe", "Counters", "Journal", "Marked", "AdjustmentOf"}, name[2:]) {
 		return false
 	}
 	if f.kills && stage == holdover.StageMySQLOnly { // the kill is refused there

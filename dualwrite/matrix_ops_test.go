@@ -98,7 +98,7 @@ func matrixOps() []matrixOp {
 		},
 		{
 			name:  "reserve too many",
-			calls: [5]string{"R.Vote R.Due R.Vote", "R.Vote R.Due R.Vote | M.Probe", "R.Vote R.Due R.Vote | M.Probe", "M.Vote M.Due M.Probe | R.Counters", "M.Vote M.Due M.Probe"},
+			calls: [5]string{"R.Vote R.Look", "R.Vote R.Look | M.Probe", "R.Vote R.Look | M.Probe", "M.Vote M.Due M.Probe | R.Counters", "M.Vote M.Due M.Probe"},
 			needs: [5]string{r, r, rm, m, m},
 			load:  [2]int64{1, 0}, before: units{held: 1}, after: units{held: 1}, no: holdover.ErrOutOfStock, do: reserve,
 			prepare: func(t *testing.T, w *world) {
@@ -109,9 +109,9 @@ func matrixOps() []matrixOp {
 		{
 			name: "reserve what is due",
 			calls: [5]string{
-				"R.Vote R.Due R.End R.Vote",
-				"R.Vote R.Due R.End R.Vote | M.Apply M.Apply",
-				"R.Vote R.Due M.Journal R.End M.Apply R.Vote M.Vote",
+				"R.Vote R.Look R.End R.Vote",
+				"R.Vote R.Look R.End R.Vote | M.Apply M.Apply",
+				"R.Vote R.Look M.Journal R.End M.Apply R.Vote M.Vote",
 				"M.Vote M.Due R.End M.Apply M.Vote R.Copy",
 				"M.Vote M.Due M.End M.Vote",
 			},

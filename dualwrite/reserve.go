@@ -149,18 +149,25 @@ func (f *Facade) granted(v *view, by holdover.Store, g holdover.Grant, err error
 	return holdover.Result{Hold: g.Hold, Decision: f.decision(v, by, reason)}, err
 }
 
-// voteRedis asks Redis; on a refusal it expires what is due for these items and
-// asks once more, so that nobody is refused for a hold that has run out: also when
-// nothing was due, because somebody else may have expired it just now. When the
-// agreement has moved meanwhile nothing can be expired under the old one: the
-// second vote is refused as stale, and the call goes on in the new stage.
+// voteRedis asks Redis; on a refusal it looks again, expires what is due for these
+// items and asks once more, so that nobody is refused for a hold that has run out:
+// also when nothing was due and the units are there, because somebody else has
+// expired it just now. The refusal stands without a second vote only when the look
+// found it right at one moment, under the same epoch. When the agreement has moved
+// meanwhile nothing can be expired under the old one: the second vote is refused as
+// stale, and the call goes on in the new stage.
 func (f *Facade) voteRedis(ctx context.Context, v *view, a *attempt, r holdover.Request) (holdover.Grant, error) {
 	first := !a.askedRedis
 	a.askedRedis = true
 	g, err := f.redis.Vote(ctx, a.ticket(v), r)
 	if errors.Is(err, holdover.ErrOutOfStock) {
-		f.expireDue(ctx, v, f.redis, r)
-		g, err = f.redis.Vote(ctx, a.ticket(v), r)
+		due, lookErr := f.redis.Look(ctx, a.ticket(v).Epoch, r, f.cfg.SweepBatch)
+		if errors.Is(lookErr, holdover.ErrOutOfStock) {
+			err = lookErr
+		} else { // a look that failed says nothing
+			f.expireAll(ctx, v, due)
+			g, err = f.redis.Vote(ctx, a.ticket(v), r)
+		}
 	}
 	a.unsureRedis = a.unsureRedis || err != nil && !saidNo(err)
 	if first && saidNo(err) {
@@ -193,7 +200,9 @@ func (f *Facade) voteMySQL(ctx context.Context, v *view, a *attempt, r holdover.
 	if errors.As(err, &short) {
 		ended, waitErr := waitMySQL(ctx, f, v, "free what has ended", r.Token, func(ctx context.Context) (bool, error) {
 			followed := f.followOwed(ctx, r.Shop, itemsOf(r.Lines))
-			if f.expireDue(ctx, v, f.mysql, r) || followed {
+			// The refusal stands when this fails; the sweep tries again.
+			due, err := f.mysql.Due(ctx, 0, r.Shop, itemsOf(r.Lines), f.cfg.SweepBatch)
+			if err == nil && f.expireAll(ctx, v, due) || followed {
 				return true, nil
 			}
 			stocks, err := f.mysql.Probe(ctx, r.Shop, short.Items())

@@ -63,6 +63,11 @@ type Redis interface {
 	// replay by another attempt makes the hold firm (rule 9); a hold that is
 	// claiming is replayed like a held one.
 	Vote(ctx context.Context, t holdover.Ticket, r holdover.Request) (holdover.Grant, error)
+	// Look looks again after a vote was short, at one moment and under the epoch: up
+	// to limit held holds of r's items that are due, oldest first. When none is, and
+	// the units are still short: *OutOfStockError. Neither means that units have come
+	// back meanwhile. Nothing is changed.
+	Look(ctx context.Context, e holdover.Epoch, r holdover.Request, limit int) ([]holdover.Hold, error)
 	// Copy writes a grant of MySQL's (rule 7): firm, expiry as given, the
 	// counter may go below zero. wouldGrant and remaining are what DECR would
 	// have said. Errors: as Apply, *StaleError, *EndedError, ErrAlreadyClaimed.

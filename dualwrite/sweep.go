@@ -9,14 +9,8 @@ import (
 	"holdover"
 )
 
-// expireDue ends the holds of r's items whose time has passed in the store that
-// refused, and reports whether units came back.
-func (f *Facade) expireDue(ctx context.Context, v *view, refused Steps, r holdover.Request) bool {
-	due, err := refused.Due(ctx, 0, r.Shop, itemsOf(r.Lines), f.cfg.SweepBatch)
-	if err != nil {
-		return false // the refusal stands; the sweep tries again
-	}
-	var ended bool
+// expireAll ends holds whose time has passed, and reports whether units came back.
+func (f *Facade) expireAll(ctx context.Context, v *view, due []holdover.Hold) (ended bool) {
 	for _, h := range due {
 		_, over := f.expire(ctx, v, h)
 		ended = over || ended

@@ -136,31 +136,23 @@ func (p *Path) reserve(ctx context.Context, r holdover.Request) (holdover.Result
 func (p *Path) vote(ctx context.Context, r holdover.Request) (holdover.Grant, error) {
 	grant, err := p.store.Vote(ctx, holdover.Ticket{}, r)
 	for round := 0; round < lazyRounds && errors.Is(err, holdover.ErrOutOfStock); round++ {
-		ended := p.expireFor(ctx, r)
+		due, lookErr := p.store.Look(ctx, 0, r, p.cfg.SweepBatch)
+		if errors.Is(lookErr, holdover.ErrOutOfStock) {
+			return grant, lookErr // nothing is due
+		}
+		if lookErr != nil {
+			p.log.Warn("could not look for expired holds before a refusal", "token", r.Token, "error", lookErr)
+		}
+		ended, endErr := p.expire(ctx, due)
+		if endErr != nil {
+			p.log.Warn("could not expire every due hold before a refusal", "token", r.Token, "error", endErr)
+		}
 		grant, err = p.store.Vote(ctx, holdover.Ticket{}, r)
-		if ended == 0 { // the second vote tells what somebody else has ended meanwhile
+		if ended == 0 { // this vote tells what somebody else has ended meanwhile
 			break
 		}
 	}
 	return grant, err
-}
-
-// expireFor ends due holds of the request's items and says how many.
-func (p *Path) expireFor(ctx context.Context, r holdover.Request) int {
-	items := make([]int64, len(r.Lines))
-	for i, l := range r.Lines {
-		items[i] = l.Item
-	}
-	due, err := p.store.Due(ctx, 0, r.Shop, items, p.cfg.SweepBatch)
-	if err != nil {
-		p.log.Warn("could not look for expired holds before a refusal", "token", r.Token, "error", err)
-		return 0
-	}
-	ended, err := p.expire(ctx, due)
-	if err != nil {
-		p.log.Warn("could not expire every due hold before a refusal", "token", r.Token, "error", err)
-	}
-	return ended
 }
 
 // Claim implements holdover.Reserver: mark in Redis, deduct the ledger, end the

@@ -21,14 +21,14 @@ var luaFiles embed.FS
 
 // scripts are the changes and reads that Redis makes in one step.
 type scripts struct {
-	vote, copy, mark, extend, end, giveBack, apply, lookup script
-	list, live, counters, load, resync, owe, standing      script
-	fence, trip, dropFence                                 script
-	heartbeat, instances, forget                           script
-	legacyClear                                            script
-	rebuild                                                rebuildScripts
-	drop, shiftCounter                                     script
-	adjustLower, adjustSettle, adjustUndo, adjustList      script
+	vote, copy, mark, extend, end, giveBack, apply, lookup  script
+	list, look, live, counters, load, resync, owe, standing script
+	fence, trip, dropFence                                  script
+	heartbeat, instances, forget                            script
+	legacyClear                                             script
+	rebuild                                                 rebuildScripts
+	drop, shiftCounter                                      script
+	adjustLower, adjustSettle, adjustUndo, adjustList       script
 }
 
 // script is a script's text and digest. They are made on first use: a kill needs
@@ -52,7 +52,7 @@ func newScripts() scripts {
 	return scripts{
 		vote: script("vote"), copy: script("copy"), mark: script("mark"), extend: script("extend"), end: script("end"),
 		giveBack: script("give_back"), apply: script("facts", "apply"), lookup: script("lookup"),
-		list: script("list"), live: script("live"), owe: script("owe"), counters: script("counters"), standing: script("standing"), load: script("load"), resync: script("resync"),
+		list: script("listed", "list"), look: script("listed", "look"), live: script("live"), owe: script("owe"), counters: script("counters"), standing: script("standing"), load: script("load"), resync: script("resync"),
 		fence: script("set_fence", "fence"), trip: script("facts", "set_fence", "trip"),
 		dropFence: script("drop_fence"),
 		heartbeat: script("heartbeat"), instances: script("instances"), forget: script("forget"),

@@ -237,6 +237,27 @@ func (s *Store) Due(ctx context.Context, grace time.Duration, shop int64, items 
 	return s.list(ctx, "list due holds", "holds", grace, shop, items, limit)
 }
 
+// Look looks again after a vote was short, at one moment: it lists up to limit held
+// holds of r's items that are due, oldest first. When none is, and the units are
+// still short, it is refused with the *OutOfStockError of that moment; neither means
+// that units have come back. It changes nothing. Errors: as Vote's.
+func (s *Store) Look(ctx context.Context, e holdover.Epoch, r holdover.Request, limit int) ([]holdover.Hold, error) {
+	const op = "look before a refusal"
+	if err := checkLines(r.Shop, r.Lines); err != nil {
+		return nil, err
+	}
+	if limit <= 0 {
+		return nil, &holdover.InvalidError{Field: "limit", Value: strconv.Itoa(limit), Problem: "must be positive"}
+	}
+	answer, err := s.run(ctx, step{op: op, script: s.scripts.look, token: r.Token, shop: r.Shop, asked: e},
+		epochText(e), r.Shop, encodeLines(r.Lines), min(limit, maxList), narrowScan)
+	if err != nil {
+		return nil, err
+	}
+	due, err := answer.holds()
+	return due, s.readable(op, r.Token, &answer, err)
+}
+
 // Marked lists up to limit holds that have been claiming for at least age, oldest
 // first.
 func (s *Store) Marked(ctx context.Context, age time.Duration, limit int) ([]holdover.Hold, error) {

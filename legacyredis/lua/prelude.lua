@@ -146,6 +146,21 @@ local function extend_to(token, h, expires)
   return true
 end
 
+-- shortages names the lines that the counters don't suffice for.
+local function shortages(lines, counters)
+  local short, left = {}, {}
+  for item in pairs(counters) do left[item] = math.max(counters[item], 0) end
+  for item, group, quantity in string.gmatch(lines, '(%d+):(%d+):(%d+)') do
+    local want = tonumber(quantity)
+    if left[item] < want then
+      short[#short + 1] = { item, group, want, left[item] }
+    else
+      left[item] = left[item] - want
+    end
+  end
+  return short
+end
+
 local function per_line(lines, counters)
   local left = {}
   for item in string.gmatch(lines, '(%d+):%d+:%d+') do left[#left + 1] = counters[item] end

@@ -20,16 +20,7 @@ if is_live(h) then
   return { 'ok', 1, answer(token, h), per_line(lines, counters) }
 end
 
-local short, left = {}, {}
-for item in pairs(counters) do left[item] = math.max(counters[item], 0) end
-for item, group, quantity in string.gmatch(lines, '(%d+):(%d+):(%d+)') do
-  local want = tonumber(quantity)
-  if left[item] < want then
-    short[#short + 1] = { item, group, want, left[item] }
-  else
-    left[item] = left[item] - want
-  end
-end
+local short = shortages(lines, counters)
 if #short > 0 then return { 'short', short } end
 
 h = {
