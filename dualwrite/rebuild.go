@@ -32,6 +32,12 @@ import (
 //   - A grant that nobody was told of yet is written too: should it be given back
 //     in MySQL, Redis keeps it until its time is over, or a repair drops it.
 //
+// Where Redis decides and what it had is lost for good, an operator may give it up
+// (RebuildFromCopy): the same steps, from what MySQL has copied. Nobody decides
+// meanwhile. Counters are the ledger less the copied holds, so nothing is sold
+// twice; a hold that was not copied yet is gone, and its claim is refused. A copy
+// that arrives after the snapshot is found by a verification.
+//
 // What is left: an instance that was paused in the middle of a call for longer
 // than RebuildPause and dies before it is done. A verification finds that.
 
@@ -87,8 +93,18 @@ type Rebuilt struct {
 // way, or Redis lost its data again: run it once more), a *StaleError (Redis has
 // the agreed fence), ErrInvalid (another stage), ErrUnavailable.
 func (f *Facade) Rebuild(ctx context.Context, progress func(holds, items int)) (Rebuilt, error) {
+	return f.rebuild(ctx, progress, false)
+}
+
+// RebuildFromCopy is Rebuild also where Redis decides, from what MySQL has copied:
+// what was not copied is lost. For an operator who can't bring Redis's data back.
+func (f *Facade) RebuildFromCopy(ctx context.Context, progress func(holds, items int)) (Rebuilt, error) {
+	return f.rebuild(ctx, progress, true)
+}
+
+func (f *Facade) rebuild(ctx context.Context, progress func(holds, items int), fromCopy bool) (Rebuilt, error) {
 	began := time.Now()
-	r := &rebuild{f: f, owner: f.cfg.Instance + " " + holdover.NewToken().String(), progress: progress, counters: map[itemOf]int64{}, marked: map[holdover.Token]holdover.Hold{}}
+	r := &rebuild{f: f, fromCopy: fromCopy, owner: f.cfg.Instance + " " + holdover.NewToken().String(), progress: progress, counters: map[itemOf]int64{}, marked: map[holdover.Token]holdover.Hold{}}
 	if err := r.run(ctx); err != nil {
 		return r.done, fmt.Errorf("pod %s: redis is not rebuilt, and decides nothing until it is: %w", f.cfg.Pod, err)
 	}
@@ -102,6 +118,7 @@ type itemOf struct{ shop, item int64 }
 // rebuild is one run.
 type rebuild struct {
 	f        *Facade
+	fromCopy bool // what MySQL does not know is given up
 	owner    string
 	number   int64 // of the last step that Redis did
 	progress func(holds, items int)
@@ -160,7 +177,7 @@ func (r *rebuild) begin(ctx context.Context) (holdover.Fence, error) {
 		return fence, err
 	}
 	truth := fence.Epoch
-	if !knows {
+	if !knows && !(r.fromCopy && fence.Stage != holdover.StageMySQLOnly) {
 		truth = 0 // a kill came between a rebuild and its end: it goes on, or there was none
 	}
 	began, err := r.f.redis.BeginRebuild(ctx, r.owner, truth)

@@ -26,11 +26,13 @@
 //	joint, mysql    shadow, latched
 //	mysql-only      refused: Redis has to be rebuilt first
 //
-// A Redis without a fence, or with one older than MySQL's unlatched one, has lost
-// data: the trip is refused, since it would sell again what MySQL has sold since.
+// A Redis without a fence, with one older than MySQL's unlatched one, or than a latch
+// that it had followed, has lost data: trip and restore are refused, since it would
+// sell again what was sold since.
 //
 // A drill trips, waits for every instance and takes its own latch off at once,
-// whatever comes in between; its fences' reasons begin with [DrillPrefix].
+// whatever comes in between; its fences' reasons begin with [DrillPrefix]. One that
+// is older than [LongestDrill] was left behind by a drill that died: Restore ends it.
 //
 // A trip of a latched pod changes nothing and says so; only a drill's latch is
 // taken over, by a fence of its own, which the drill then leaves alone. A trip asks neither the

@@ -23,6 +23,11 @@ func isDrill(reason string) bool { return strings.HasPrefix(reason, DrillPrefix)
 // IsDrill reports whether a drill wrote the fence.
 func IsDrill(f holdover.Fence) bool { return isDrill(f.Reason) }
 
+// LongestDrill is longer than any drill keeps its latch: its waits and attempts are
+// bounded by a fraction of it. A drill's latch that is older was left behind by a
+// command that was killed, or could not take it off; nobody will but who restores.
+const LongestDrill = time.Minute
+
 // drillGoneAfter is how long a silent instance is still listed: one that was alive
 // that long before a drill has to acknowledge, or to have said goodbye.
 const drillGoneAfter = time.Minute

@@ -24,7 +24,8 @@ type Restored struct {
 // first (a MySQL that is behind is raised); then Redis is written by
 // compare-and-set, then MySQL. Errors: holdover.ErrInvalid, ErrUnavailable,
 // ErrUnknownOutcome, ErrNoFence, ErrStale (somebody moved the fence: look, and
-// restore again if it is still latched), ErrRefused (a kill stopped half way).
+// restore again if it is still latched), ErrRefused (a kill stopped half way, or
+// Redis came back with older data).
 func (s *Switch) Restore(ctx context.Context, by, reason string) (Restored, error) {
 	return s.restore(ctx, by, reason, nil)
 }
@@ -41,7 +42,7 @@ func (s *Switch) restore(ctx context.Context, by, reason string, own *holdover.F
 	}
 	done.From, done.To = r, r
 	if own != nil && r.Epoch < own.Epoch {
-		return done, s.older(r, *own, ownData)
+		return done, s.older(r, *own)
 	}
 	if own != nil && !sameFence(r, *own) && !sameFence(r, s.opened(*own, by, reason)) { // the second: an earlier attempt's, whose answer was lost
 		return done, &holdover.StaleError{Store: holdover.StoreRedis, Asked: own.Epoch, Fence: r}
@@ -49,9 +50,11 @@ func (s *Switch) restore(ctx context.Context, by, reason string, own *holdover.F
 	m, err := s.raise(ctx, r)
 	switch {
 	case err == nil && m.Epoch > r.Epoch && s.followed(ctx, m):
-		return done, s.older(r, m, ownData)
+		return done, s.older(r, m)
 	case err != nil:
 		return done, fmt.Errorf("pod %s: nothing was restored: MySQL must have the fence of epoch %d first, bring it back and restore again: %w", s.cfg.Pod, r.Epoch, err)
+	case m.Epoch > r.Epoch && !m.Latched && own == nil && s.behind(ctx, m):
+		return done, s.older(r, m)
 	case m.Epoch > r.Epoch && m.Latched && own == nil:
 		return done, fmt.Errorf("pod %s: a kill stopped half way (MySQL has %s, Redis has %s): %w: trip again to finish it, then restore", s.cfg.Pod, m, r, ErrRefused)
 	case m.Epoch > r.Epoch:
@@ -82,6 +85,13 @@ func (s *Switch) followed(ctx context.Context, m holdover.Fence) bool {
 	defer cancel()
 	epoch, err := ask(s, ctx, s.cfg.MySQL.Followed)
 	return err == nil && epoch >= m.Epoch
+}
+
+// behind asks Redis again: every change but a kill writes it first, so that one that
+// is still behind an open fence has lost that.
+func (s *Switch) behind(ctx context.Context, m holdover.Fence) bool {
+	r, err := s.redisFence(ctx)
+	return err == nil && r.Epoch < m.Epoch
 }
 
 // opened is the fence that a restore of this latch writes.

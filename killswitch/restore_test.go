@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holdover"
+	"holdover/killswitch"
 )
 
 func TestRestoreTakesTheLatchOffAtTheSameStage(t *testing.T) {
@@ -112,5 +113,32 @@ func TestWaitAcknowledged(t *testing.T) {
 	defer cancel()
 	if _, _, _, err := sw.WaitAcknowledged(ctx, 7); !errors.Is(err, holdover.ErrUnavailable) {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// TestRestoreNamesARedisWithOlderData: of a fence that is open, or of a kill that it
+// had followed; it is not told to wait, nor to trip again.
+func TestRestoreNamesARedisWithOlderData(t *testing.T) {
+	for name, m := range map[string]holdover.Fence{
+		"open":    fenceAt(holdover.StageShadow, 6),
+		"latched": {Pod: "p", Epoch: 6, Stage: holdover.StageShadow, Latched: true, By: "bob", Reason: "errors"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			older := fenceAt(holdover.StageShadow, 3)
+			older.Latched = true
+			sw, r, my := stubs(t, older, m)
+			my.followed = 6
+			for what, do := range map[string]func() error{
+				"restore": func() error { _, err := sw.Restore(t.Context(), "alice", "fixed"); return err },
+				"trip":    func() error { _, err := sw.Trip(t.Context(), "alice", "again"); return err },
+			} {
+				if err := do(); !errors.Is(err, killswitch.ErrRefused) || !strings.Contains(err.Error(), "older data") || !strings.Contains(err.Error(), "bring back its own data") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if r.fence.Epoch != 3 {
+				t.Errorf("redis was moved to %s", r.fence)
+			}
+		})
 	}
 }

@@ -99,7 +99,7 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 		}
 		if r.Epoch < m.Epoch {
 			t.From = m
-			return s.older(r, m, fmt.Sprintf("`holdover verify --pod %s --repair` rebuilds it", s.cfg.Pod))
+			return s.older(r, m)
 		}
 	}
 	if r.Epoch < m.Epoch { // latched: a kill stopped half way, unless Redis had followed it
@@ -113,7 +113,7 @@ func (s *Switch) tripOnce(ctx, mctx context.Context, t *Tripped, by, reason stri
 			}
 			if r.Epoch < m.Epoch {
 				t.From = m
-				return s.older(r, m, ownData)
+				return s.older(r, m)
 			}
 		}
 	}
@@ -237,12 +237,15 @@ func (s *Switch) target(agreed holdover.Fence, by, reason string) (holdover.Fenc
 	return to, nil
 }
 
-func (s *Switch) older(r, m holdover.Fence, do string) error {
+// older names a Redis that is behind MySQL's fence m and can't be raised. What it
+// had is in MySQL where MySQL decides, and nowhere else where Redis does.
+func (s *Switch) older(r, m holdover.Fence) error {
+	do := fmt.Sprintf("`holdover verify --pod %s --repair --reason TEXT` fills it from MySQL", s.cfg.Pod)
+	if m.Stage != holdover.StageMySQL {
+		do = fmt.Sprintf("bring back its own data (AOF, RDB or a replica); what it costs when that is lost for good, `holdover status --pod %s` says", s.cfg.Pod)
+	}
 	return fmt.Errorf("pod %s: its Redis is at epoch %d and MySQL at %d: %w: it came back with older data, and would sell again what was sold since: %s", s.cfg.Pod, r.Epoch, m.Epoch, ErrRefused, do)
 }
-
-// ownData is what to do where a latch says that Redis decides: what it had is nowhere else.
-const ownData = "bring back its own data"
 
 func (s *Switch) retired() error {
 	return fmt.Errorf("pod %s is in mysql-only: %w: its Redis knows no hold and can't decide: `holdover rollout return --pod %s --confirm %s --reason TEXT` rebuilds it, after which a kill is possible", s.cfg.Pod, ErrRefused, s.cfg.Pod, s.cfg.Pod)

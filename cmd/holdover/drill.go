@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 
 	"holdover/internal/app"
 )
@@ -24,23 +23,12 @@ func (cmd *drillCmd) Run(e *env) error {
 	if err := cmd.who(); err != nil {
 		return err
 	}
-	c, all, closeAll, err := cmd.stores(e)
+	results, errs, err := onPods(e, &cmd.podFlags, app.OpenStores, func(c app.Config, s *app.Stores) (app.DrilledPod, error) {
+		return app.Drill(e.ctx, s, app.DrillOptions{By: cmd.By, Reason: cmd.Reason, DryRun: cmd.DryRun, Desired: desiredFromFile(c, s.Name), Dwell: c.Timing.Dwell})
+	})
 	if err != nil {
 		return err
 	}
-	defer closeAll()
-	results, errs := make([]podResult[app.DrilledPod], len(all)), make([]error, len(all))
-	var drilling sync.WaitGroup
-	for i, s := range all {
-		drilling.Go(func() {
-			r, err := app.Drill(e.ctx, s, app.DrillOptions{By: cmd.By, Reason: cmd.Reason, DryRun: cmd.DryRun, Desired: desiredFromFile(c, s.Name), Dwell: c.Timing.Dwell})
-			results[i], errs[i] = podResult[app.DrilledPod]{Pod: s.Name, OK: err == nil, Result: r}, err
-			if err != nil {
-				results[i].Err = err.Error()
-			}
-		})
-	}
-	drilling.Wait()
 	failed := drilledWorst(errs)
 	if cmd.JSON {
 		if err := e.json(map[string]any{"ok": failed == nil, "pods": results}); err != nil {

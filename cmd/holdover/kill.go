@@ -121,35 +121,48 @@ type podResult[T any] struct {
 	Err    string `json:"error,omitempty"`
 }
 
-// change runs do on all chosen pods at once; one pod's failure stops no other.
-func change[T any](e *env, f *changeFlags, do func(ctx context.Context, s *app.Stores, by, reason string, dryRun bool) (T, error), text func(io.Writer, T)) error {
-	if err := f.who(); err != nil {
-		return err
-	}
+// opener opens one pod's stores.
+type opener func(context.Context, app.Config, app.PodConfig) (*app.Stores, error)
+
+// onPods does something with each chosen pod, all at once. A pod that can't be
+// opened, or fails, stops no other: its error is at its place.
+func onPods[T any](e *env, f *podFlags, open opener, do func(app.Config, *app.Stores) (T, error)) ([]podResult[T], []error, error) {
 	c, err := f.load(e)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	chosen, err := f.choose(c)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	all, errs := openAll(e, c, chosen, app.OpenUnasked)
+	all, errs := openAll(e, c, chosen, open)
 	defer closeStores(e, all)
 	results := make([]podResult[T], len(all))
-	var changing sync.WaitGroup
+	var doing sync.WaitGroup
 	for i, s := range all {
-		results[i].Pod = chosen[i].Name
-		if s == nil {
-			continue
+		if results[i].Pod = chosen[i].Name; s != nil {
+			doing.Go(func() { results[i].Result, errs[i] = do(c, s) })
 		}
-		changing.Go(func() { results[i].Result, errs[i] = do(e.ctx, s, f.By, f.Reason, f.DryRun) })
 	}
-	changing.Wait()
+	doing.Wait()
 	for i, err := range errs {
 		if results[i].OK = err == nil; err != nil {
 			results[i].Err = err.Error()
 		}
+	}
+	return results, errs, nil
+}
+
+// change changes all chosen pods.
+func change[T any](e *env, f *changeFlags, do func(ctx context.Context, s *app.Stores, by, reason string, dryRun bool) (T, error), text func(io.Writer, T)) error {
+	if err := f.who(); err != nil {
+		return err
+	}
+	results, errs, err := onPods(e, &f.podFlags, app.OpenUnasked, func(_ app.Config, s *app.Stores) (T, error) {
+		return do(e.ctx, s, f.By, f.Reason, f.DryRun)
+	})
+	if err != nil {
+		return err
 	}
 	failed := errors.Join(errs...)
 	if f.JSON {

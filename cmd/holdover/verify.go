@@ -16,14 +16,16 @@ import (
 
 type verifyCmd struct {
 	changeFlags
-	Store    string `enum:"both,mysql" default:"both" help:"both: compare the two stores. mysql: check MySQL's own sums, without Redis." placeholder:"STORE"`
-	Repair   bool   `help:"Bring the store that follows to where the deciding one is, then verify again. Needs --reason, or --dry-run."`
-	Counters bool   `help:"With --repair: set counters also where Redis decides. Somebody else may have sold those units: look first."`
+	Store     string `enum:"both,mysql" default:"both" help:"both: compare the two stores. mysql: check MySQL's own sums, without Redis." placeholder:"STORE"`
+	Repair    bool   `help:"Bring the store that follows to where the deciding one is, then verify again. Needs --reason, or --dry-run."`
+	FromMySQL bool   `name:"from-mysql" help:"With --repair: where Redis decides and its data is lost for good, fill it from what MySQL has copied. Holds that were not copied yet are lost."`
+	Counters  bool   `help:"With --repair: set counters also where Redis decides. Somebody else may have sold those units: look first."`
 }
 
 func (verifyCmd) Help() string {
 	return "Counters, holds and ledger of both stores are read while buyers go on. What differs is looked at again after the configured re-check time: what is only late is no difference. In redis and after a fresh start of dual writing holds that only Redis has are expected; they end by their time to live. " +
 		"With --repair each difference that stood still is repaired by its token, toward the store that decides: in shadow and joint Redis, in mysql MySQL. A Redis that lost its data, or has older data, while MySQL decides is filled from MySQL first. " +
+		"Where Redis decides, such a Redis is never clean and nothing is repaired, exit 3: bring back its own data, or give it up with --from-mysql. " +
 		"In mysql counters are moved to what ledger and holds say; where Redis decides only with --counters. In redis only counters are repaired; in mysql-only there is nothing to compare. Each change is recorded in holdover_repairs before it is made. Exit 3 while differences remain. " +
 		"With --store mysql every item and location is checked in MySQL alone: available >= issued >= 0, issued = pool rows + held, and the sum of the ledger's entries = available."
 }
@@ -34,8 +36,8 @@ func (cmd *verifyCmd) Run(e *env) error {
 	switch {
 	case cmd.Repair && cmd.Store == "mysql":
 		return usage("--repair works on both stores: leave --store out")
-	case !cmd.Repair && (cmd.DryRun || cmd.Counters):
-		return usage("--dry-run and --counters belong to --repair")
+	case !cmd.Repair && (cmd.DryRun || cmd.Counters || cmd.FromMySQL):
+		return usage("--dry-run, --counters and --from-mysql belong to --repair")
 	}
 	if cmd.Repair {
 		if cmd.DryRun && strings.TrimSpace(cmd.Reason) == "" {
@@ -45,27 +47,26 @@ func (cmd *verifyCmd) Run(e *env) error {
 			return err
 		}
 	}
-	c, all, closeAll, err := cmd.stores(e)
-	if err != nil {
-		return err
-	}
-	defer closeAll()
 	switch {
 	case cmd.Store == "mysql":
-		return cmd.conserve(e, all)
+		return cmd.conserve(e)
 	case cmd.Repair:
-		return cmd.repair(e, c, all)
+		return cmd.repair(e)
 	}
 	by := cmd.By
 	if by == "" {
 		by, _ = whoami() // the instance's name stands for an unknown user
 	}
-	found, errs := onAll(all, func(s *app.Stores) (compare.Verification, error) {
+	found, errs, err := onPods(e, &cmd.podFlags, app.OpenStores, func(c app.Config, s *app.Stores) (compare.Verification, error) {
 		return app.VerifyFor(e.ctx, c, s, app.VerifyOptions{By: by, Progress: progress(e.stderr, s.Name)})
 	})
+	if err != nil {
+		return err
+	}
 	results, clean, items := []compare.Verification{}, true, 0
-	for i, v := range found {
-		if errs[i] != nil {
+	for i, r := range found {
+		v := r.Result
+		if errs[i] != nil && (!errors.Is(errs[i], app.ErrRedisLost) || v.Items == 0) {
 			continue
 		}
 		clean, items = clean && v.Clean, items+v.Items
@@ -91,16 +92,24 @@ func printVerification(w io.Writer, v compare.Verification) {
 }
 
 // repair repairs all chosen pods at once.
-func (cmd *verifyCmd) repair(e *env, c app.Config, all []*app.Stores) error {
-	found, errs := onAll(all, func(s *app.Stores) (app.RepairedPod, error) {
+func (cmd *verifyCmd) repair(e *env) error {
+	found, errs, err := onPods(e, &cmd.podFlags, app.OpenStores, func(c app.Config, s *app.Stores) (app.RepairedPod, error) {
 		say := progress(e.stderr, s.Name)
 		return app.Repair(e.ctx, c, s, app.RepairOptions{
-			By: cmd.By, Reason: cmd.Reason, DryRun: cmd.DryRun, Counters: cmd.Counters, Progress: say,
+			By: cmd.By, Reason: cmd.Reason, DryRun: cmd.DryRun, Counters: cmd.Counters, FromMySQL: cmd.FromMySQL, Progress: say,
 			Rebuilding: func(holds, items int) { say(holds+items, 0, 0) },
 		})
 	})
-	clean, items := true, 0
-	for i, r := range found {
+	if err != nil {
+		return err
+	}
+	clean, items, results := true, 0, make([]app.RepairedPod, len(found))
+	for i := range found {
+		r := found[i].Result
+		if r.Pod == "" { // it could not be opened
+			r = app.RepairedPod{Pod: found[i].Pod, DryRun: cmd.DryRun, Repairs: []compare.Repaired{}, Error: found[i].Err}
+		}
+		results[i] = r
 		if r.Found != nil {
 			items += r.Found.Items
 		}
@@ -112,7 +121,7 @@ func (cmd *verifyCmd) repair(e *env, c app.Config, all []*app.Stores) error {
 			printRepair(e.stdout, r)
 		}
 	}
-	return cmd.verdict(e, clean, items, found, errors.Join(errs...), "differences remain")
+	return cmd.verdict(e, clean, items, results, errors.Join(errs...), "differences remain")
 }
 
 func printRepair(w io.Writer, r app.RepairedPod) {
@@ -158,12 +167,16 @@ func progress(w io.Writer, pod string) func(done, total int, left time.Duration)
 }
 
 // conserve checks MySQL alone.
-func (cmd *verifyCmd) conserve(e *env, all []*app.Stores) error {
-	found, errs := onAll(all, func(s *app.Stores) (mysqlpool.Conservation, error) {
+func (cmd *verifyCmd) conserve(e *env) error {
+	found, errs, err := onPods(e, &cmd.podFlags, app.OpenStores, func(_ app.Config, s *app.Stores) (mysqlpool.Conservation, error) {
 		return s.MySQL.Conserve(e.ctx, mysqlpool.ConserveConfig{})
 	})
+	if err != nil {
+		return err
+	}
 	results, ok, rows := []mysqlpool.Conservation{}, true, 0
-	for i, c := range found {
+	for i, r := range found {
+		c := r.Result
 		if errs[i] != nil {
 			continue
 		}
@@ -192,6 +205,8 @@ func (cmd *verifyCmd) verdict(e *env, clean bool, looked int, results any, err e
 		return &exitError{exitNothing, err}
 	case holdover.NoAnswer(err):
 		return fmt.Errorf("%w\nA store did not answer, so nothing is known of what differs there: bring it back and run this again; `holdover status` says what that means for buyers", err)
+	case errors.Is(err, app.ErrRedisLost):
+		return &exitError{exitNotSatisfied, err}
 	case err != nil:
 		return err
 	case looked == 0:
@@ -200,15 +215,4 @@ func (cmd *verifyCmd) verdict(e *env, clean bool, looked int, results any, err e
 		return &exitError{exitNotSatisfied, errors.New(no)}
 	}
 	return nil
-}
-
-// onAll asks all pods at once.
-func onAll[T any](all []*app.Stores, ask func(*app.Stores) (T, error)) ([]T, []error) {
-	found, errs := make([]T, len(all)), make([]error, len(all))
-	var asking sync.WaitGroup
-	for i, s := range all {
-		asking.Go(func() { found[i], errs[i] = ask(s) })
-	}
-	asking.Wait()
-	return found, errs
 }

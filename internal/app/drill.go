@@ -94,6 +94,7 @@ func Drill(ctx context.Context, s *Stores, o DrillOptions) (DrilledPod, error) {
 		return d, err
 	}
 	before := s.Facade.Assess(ctx)
+	tellDrill(s.Name, &before)
 	if before.Agreed.Epoch > 0 {
 		d.From, d.To = &before.Agreed, &before.Agreed
 	}
@@ -113,8 +114,12 @@ func Drill(ctx context.Context, s *Stores, o DrillOptions) (DrilledPod, error) {
 	done, err := s.Switch.Drill(ctx, o.By, o.Reason, ackWait)
 	if done.Tripped.To.Epoch == 0 || done.Tripped.Already {
 		if errors.Is(err, killswitch.ErrRefused) { // somebody came in between
-			d.Reasons = append(d.Reasons, httpapi.Reason{Code: "refused", Text: err.Error(), Do: "look at `holdover status --pod " + s.Name + "`"})
-			return d, d.refused(err.Error())
+			why := dualwrite.Reason{Code: "refused", Text: err.Error(), Do: "look at `holdover status --pod " + s.Name + "`"}
+			if other := drillLatch(s.Name, done.Tripped.To, time.Now()); other != nil {
+				why = *other
+			}
+			d.Reasons = apiReasons([]dualwrite.Reason{why})
+			return d, d.refused(why.Text)
 		}
 		return d, err
 	}
@@ -149,6 +154,46 @@ func againstDrill(s *Stores, a dualwrite.Assessment) []dualwrite.Reason {
 		why = append(why, dualwrite.Reason{Code: "nobody-alive", Text: "no instance is alive, whose acknowledgement could be waited for", Do: "start one: holdover serve"})
 	}
 	return why
+}
+
+// codeDrillLatch is the code of the warning about a latch that a drill has put on.
+const codeDrillLatch = "drill-latch"
+
+// drillLatch says of a latch that is a drill's whose it is, and whether it goes by
+// itself; nil: it is none. The times are the store's and this machine's.
+func drillLatch(pod string, f holdover.Fence, now time.Time) *dualwrite.Reason {
+	if !f.Latched || !killswitch.IsDrill(f) {
+		return nil
+	}
+	stood := max(now.Sub(f.At), 0).Round(time.Second)
+	why := dualwrite.Reason{
+		Code: codeDrillLatch, Number: stood.Seconds(),
+		Text: fmt.Sprintf("a drill by %s is under way since %s, for %s (%s)", f.By, f.At.UTC().Format(time.RFC3339), stood, strings.TrimPrefix(f.Reason, killswitch.DrillPrefix)),
+		Do:   fmt.Sprintf("wait: it takes its latch off itself, within %s", killswitch.LongestDrill),
+	}
+	if stood > killswitch.LongestDrill {
+		why.Text = fmt.Sprintf("the latch is left over from a drill by %s of %s (%s): it has stood for %s, no drill lasts %s, so its command has ended and nobody takes it off",
+			f.By, f.At.UTC().Format(time.RFC3339), strings.TrimPrefix(f.Reason, killswitch.DrillPrefix), stood, killswitch.LongestDrill)
+		why.Do = "holdover restore --pod " + pod + " --reason TEXT"
+	}
+	return &why
+}
+
+// tellDrill makes a drill's latch known as one wherever it speaks against a step,
+// and warns of it.
+func tellDrill(pod string, a *dualwrite.Assessment) {
+	why := drillLatch(pod, a.Agreed, a.At)
+	if why == nil {
+		return
+	}
+	for _, reasons := range [][]dualwrite.Reason{a.Forward.Reasons, a.Back.Reasons} {
+		for i := range reasons {
+			if reasons[i].Code == "latched" {
+				reasons[i].Text, reasons[i].Do = why.Text, why.Do
+			}
+		}
+	}
+	a.Warnings = append(a.Warnings, *why)
 }
 
 // lags are the reasons that say that MySQL follows later, or Redis does: no loss

@@ -22,7 +22,7 @@ import (
 func drillRig(t *testing.T, stages ...holdover.Stage) (Config, *Stores) {
 	t.Helper()
 	c := newConfig(t)
-	c.Timing.Heartbeat = 10 * time.Second // the machine may be busy
+	c.Timing.Heartbeat, c.Timing.Call = 10*time.Second, 10*time.Second // the machine may be busy
 	s := newStores(t, c)
 	fences(t, s, stages...)
 	drillFollow(t, s, "one")

@@ -18,6 +18,9 @@ type RepairOptions struct {
 	By, Reason string
 	DryRun     bool // plan, and change nothing
 	Counters   bool // set counters also where Redis decides
+	// FromMySQL gives up what a Redis that decides has lost: it is brought to what
+	// MySQL has copied.
+	FromMySQL bool
 
 	Progress   func(done, total int, left time.Duration) // of each verification
 	Rebuilding func(holds, items int)                    // of a rebuild
@@ -54,8 +57,9 @@ const maxRepairs = 100_000
 
 // Repair verifies a pod, repairs by token what stands still and differs, and
 // verifies again, while buyers go on. A Redis that lost its data, or has older
-// data, while MySQL decides is rebuilt first. Each change is recorded before it
-// is made. Two at once: the second gets ErrTryAgain. A pod that moves to another
+// data, while MySQL decides is rebuilt first; where Redis decides it is ErrRedisLost,
+// and nothing is changed, unless what it had is given up (FromMySQL). Each change is
+// recorded before it is made. Two at once: the second gets ErrTryAgain. A pod that moves to another
 // epoch meanwhile ends it with ErrStale. What was done is in the answer, also beside
 // an error.
 func Repair(ctx context.Context, c Config, s *Stores, o RepairOptions) (RepairedPod, error) {
@@ -77,13 +81,26 @@ func Repair(ctx context.Context, c Config, s *Stores, o RepairOptions) (Repaired
 func (r *RepairedPod) changed() bool { return r.Rebuilt != nil || !r.DryRun && len(r.Repairs) > 0 }
 
 func (r *RepairedPod) run(ctx context.Context, c Config, s *Stores, o RepairOptions) error {
-	fence, why, err := lacksFence(ctx, s)
-	if err != nil {
-		return err
+	v := s.Facade.Survey(ctx)
+	switch {
+	case v.MySQLErr != nil:
+		return v.MySQLErr
+	case v.Agreed.Stage == holdover.StageMySQLOnly:
+		return fmt.Errorf("pod %s: %w; `holdover rollout return --pod %s` rebuilds Redis and takes the pod back to mysql", s.Name, ErrNothingToVerify, s.Name)
+	case v.RedisErr != nil && !errors.Is(v.RedisErr, holdover.ErrNoFence):
+		return v.RedisErr
 	}
+	fence, why := v.Agreed, lostRedis(v)
 	r.Stage, r.Rule = fence.Stage, repairRules[fence.Stage]
+	if why != "" && !v.Rebuildable && !o.FromMySQL {
+		return s.refuseLost(v, why)
+	}
 	if why != "" {
-		if r.Rebuild = "Redis " + why + ": it is filled from MySQL, which serves buyers meanwhile"; o.DryRun {
+		r.Rebuild = "Redis " + why + ": it is filled from MySQL, which serves buyers meanwhile"
+		if !v.Rebuildable {
+			r.Rebuild = "Redis " + why + ": it is filled from MySQL, and nobody can reserve meanwhile; lost are " + costOfCopy(fence.Stage)
+		}
+		if o.DryRun {
 			return nil
 		}
 		if err := r.rebuild(ctx, s, fence, why, o); err != nil {
@@ -91,10 +108,12 @@ func (r *RepairedPod) run(ctx context.Context, c Config, s *Stores, o RepairOpti
 		}
 	}
 	found, err := r.verify(ctx, c, s, o)
+	if err == nil || found.Items > 0 {
+		r.Found, r.Clean = &found, found.Clean
+	}
 	if err != nil {
 		return err
 	}
-	r.Found, r.Clean = &found, found.Clean
 	if found.Count == 0 {
 		return nil
 	}
@@ -127,30 +146,7 @@ func (r *RepairedPod) run(ctx context.Context, c Config, s *Stores, o RepairOpti
 }
 
 func (r *RepairedPod) verify(ctx context.Context, c Config, s *Stores, o RepairOptions) (compare.Verification, error) {
-	return verifyFor(ctx, c, s, VerifyOptions{By: o.By, Progress: o.Progress}, maxRepairs)
-}
-
-// lacksFence reads both fences and says why Redis has to be rebuilt; "": it has not.
-func lacksFence(ctx context.Context, s *Stores) (agreed holdover.Fence, why string, err error) {
-	mysql, err := s.MySQL.Fence(ctx)
-	if err != nil {
-		return mysql, "", err
-	}
-	if mysql.Stage == holdover.StageMySQLOnly {
-		return mysql, "", fmt.Errorf("pod %s: %w; `holdover rollout return --pod %s` rebuilds Redis and takes the pod back to mysql", s.Name, ErrNothingToVerify, s.Name)
-	}
-	redis, err := s.Redis.Fence(ctx)
-	switch {
-	case errors.Is(err, holdover.ErrNoFence):
-		return mysql, "has no fence, so it lost its data", nil
-	case err != nil:
-		return mysql, "", err
-	case redis.Epoch < mysql.Epoch && mysql.Stage == holdover.StageMySQL && !mysql.Latched:
-		return mysql, fmt.Sprintf("is at epoch %d and MySQL at %d, so it has older data", redis.Epoch, mysql.Epoch), nil
-	case redis.Epoch >= mysql.Epoch:
-		return redis, "", nil
-	}
-	return mysql, "", nil
+	return verifyFor(ctx, c, s, VerifyOptions{By: o.By, Progress: o.Progress}, maxRepairs, o.FromMySQL)
 }
 
 // rebuildAction is the recorded action of a rebuild: a report tells it from a repair.
@@ -164,7 +160,11 @@ func (r *RepairedPod) rebuild(ctx context.Context, s *Stores, fence holdover.Fen
 	if err != nil {
 		return err
 	}
-	done, err := s.Facade.Rebuild(ctx, o.Rebuilding)
+	fill := s.Facade.Rebuild
+	if o.FromMySQL {
+		fill = s.Facade.RebuildFromCopy
+	}
+	done, err := fill(ctx, o.Rebuilding)
 	outcome := fmt.Sprintf("%s: %d holds, %d end records, %d counters in %s", compare.RepairDone, done.Holds, done.Ended, done.Items, done.Took.Round(time.Millisecond))
 	if err != nil {
 		outcome = compare.RepairFailed + ": " + err.Error()

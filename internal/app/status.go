@@ -10,6 +10,7 @@ import (
 	"holdover"
 	"holdover/dualwrite"
 	"holdover/internal/httpapi"
+	"holdover/killswitch"
 	"holdover/mysqlpool"
 	"holdover/rollout"
 )
@@ -26,6 +27,7 @@ func Status(ctx context.Context, s *Stores, desired rollout.Desired) httpapi.Pod
 
 func status(ctx context.Context, stores *Stores, facade *dualwrite.Facade, desired rollout.Desired) httpapi.PodStatus {
 	a := facade.Assess(ctx)
+	tellDrill(stores.Name, &a)
 	if to := a.Agreed.Stage + 1; stores.rules.needsSignoff(a.Agreed.Stage, to) && a.MySQLErr == nil && to <= holdover.StageMySQLOnly {
 		why, err := stores.unsigned(ctx, a.Agreed, to)
 		if err != nil {
@@ -182,7 +184,14 @@ func trouble(a dualwrite.Assessment) string {
 		if stage == holdover.StageMySQL {
 			return "Redis has lost data: MySQL serves buyers, and Redis has to be rebuilt from it. "
 		}
-		return "Redis has lost data, and it decides in " + stage.String() + ": nobody can reserve. "
+		what := "Redis has lost its data"
+		if a.RedisBehind {
+			what = "Redis has older data"
+		}
+		if a.Rebuildable { // MySQL decided until a kill that Redis never followed
+			return what + ", and it decides in " + stage.String() + ": nobody can reserve. "
+		}
+		return what + ", and it decides in " + stage.String() + ": nobody can reserve. " + ownDataOr(a.Agreed.Pod, stage) + ". "
 	case a.RedisErr != nil:
 		if stage == holdover.StageMySQL {
 			return "Redis does not answer: MySQL serves buyers and keeps what Redis lacks; bring it back. "
@@ -199,6 +208,9 @@ func trouble(a dualwrite.Assessment) string {
 func next(s httpapi.PodStatus, a dualwrite.Assessment, desired rollout.Desired) string {
 	stage := s.Agreed.Stage
 	switch {
+	case s.Agreed.Latched && killswitch.IsDrill(*s.Agreed):
+		why := drillLatch(s.Pod, a.Agreed, a.At)
+		return fmt.Sprintf("Latched in %s: %s -> %s.", stage, why.Text, why.Do)
 	case s.Agreed.Latched:
 		return fmt.Sprintf("Latched in %s by %s (%s): the flag is ignored until `holdover restore --pod %s --reason TEXT`.", stage, s.Agreed.By, s.Agreed.Reason, s.Pod)
 	case !desired.Known:

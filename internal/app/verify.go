@@ -27,12 +27,14 @@ func Verify(ctx context.Context, c Config, s *Stores) (compare.Verification, err
 	return VerifyFor(ctx, c, s, VerifyOptions{})
 }
 
-// VerifyFor is Verify for somebody.
+// VerifyFor is Verify for somebody. ErrRedisLost, beside what was found, when Redis
+// is not one to compare with.
 func VerifyFor(ctx context.Context, c Config, s *Stores, o VerifyOptions) (compare.Verification, error) {
-	return verifyFor(ctx, c, s, o, 0)
+	return verifyFor(ctx, c, s, o, 0, false)
 }
 
-func verifyFor(ctx context.Context, c Config, s *Stores, o VerifyOptions, rechecks int) (compare.Verification, error) {
+// verifyFor with fromMySQL does not ask for holds that Redis has forgotten.
+func verifyFor(ctx context.Context, c Config, s *Stores, o VerifyOptions, rechecks int, fromMySQL bool) (compare.Verification, error) {
 	cfg, fence, err := verifyConfig(ctx, c, s, o)
 	cfg.MaxRechecks = rechecks
 	if err != nil {
@@ -48,10 +50,16 @@ func verifyFor(ctx context.Context, c Config, s *Stores, o VerifyOptions, rechec
 		return v, err
 	}
 	after, _ := s.Redis.Identity(ctx)
-	clean := v.Clean && before == after && after != "" // else it was two different servers
-	return v, s.MySQL.RecordVerified(ctx, holdover.Verified{
-		Pod: s.Name, Epoch: fence.Epoch, RedisID: after, Clean: clean, Differences: v.Count, Unsettled: v.UnsettledCount, Summary: v.Summary(), By: o.By,
-	})
+	summary, lost := v.Summary(), s.stillItself(ctx, v, fromMySQL)
+	switch {
+	case lost != nil:
+		v.Clean, summary = false, "not clean: "+lost.Error()
+	case before != after, after == "":
+		v.Clean, summary = false, "not clean: redis was restarted or replaced meanwhile"
+	}
+	return v, errors.Join(lost, s.MySQL.RecordVerified(ctx, holdover.Verified{
+		Pod: s.Name, Epoch: fence.Epoch, RedisID: after, Clean: v.Clean, Differences: v.Count, Unsettled: v.UnsettledCount, Summary: summary, By: o.By,
+	}))
 }
 
 // verifyConfig says how the pod is verified in its agreed stage.
