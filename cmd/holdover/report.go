@@ -40,16 +40,26 @@ type baselineFlags struct {
 }
 
 func (f baselineFlags) read() (baseline, noise *report.Baseline, err error) {
-	read := func(path string) *report.Baseline {
-		if path == "" || err != nil {
-			return nil
+	if f.Baseline != "" {
+		r, err := readReport(f.Baseline)
+		if err != nil {
+			return nil, nil, err
 		}
-		var r report.Report
-		r, err = readReport(path)
-		return report.BaselineOf(r)
+		if r.Source == report.SourceCalibration {
+			return nil, nil, usage("--baseline %s is a calibration: it goes with --noise, and a baseline is an earlier report of the pods", f.Baseline)
+		}
+		baseline = report.BaselineOf(r)
 	}
-	baseline, noise = read(f.Baseline), read(f.Noise)
-	return baseline, noise, err
+	if f.Noise != "" {
+		r, err := readReport(f.Noise)
+		if err != nil {
+			return nil, nil, err
+		}
+		if noise, err = report.NoiseOf(r); err != nil {
+			return nil, nil, usage("--noise %s: %w", f.Noise, err)
+		}
+	}
+	return baseline, noise, nil
 }
 
 type reportShowCmd struct {

@@ -97,6 +97,8 @@ func TestReport(t *testing.T) {
 	}
 	s.want(0, nil, append(append([]string{"report", "--baseline", before}, passing...), period...)...)
 
+	s.want(2, []string{"--noise " + before, "no calibration", "holdover calibrate --out FILE"}, append(append([]string{"report", "--noise", before}, passing...), period...)...)
+
 	// An unexplained difference fails it, wherever it is read.
 	events = s.plant("checkout-2", 10, 3)
 	s.shipped("checkout-2")
@@ -285,6 +287,15 @@ func TestSignWhatWasRead(t *testing.T) {
 	sign(0, []string{"signed: GO"}, file, "go", "--override", "a test\nGO by Eve")
 	if out := s.want(0, []string{"[override: a test GO by Eve]"}, "report", "signs").out; strings.Count(out, "\n") != 4 {
 		t.Errorf("%q", out)
+	}
+
+	// The command at the foot of a page, as it stands there.
+	page := s.want(3, nil, "report", "--pod", "pod-a", "--since", "1h", "--until", until).out
+	_, command, _ := strings.Cut(page[strings.LastIndex(page, "\nDecision\n"):], "no-go\n")
+	if words := strings.Fields(command); len(words) == 0 || words[0] != "holdover" {
+		t.Errorf("no command: %q", command)
+	} else {
+		s.want(0, []string{"signed: GO by NAME"}, words[1:]...)
 	}
 }
 

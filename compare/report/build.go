@@ -51,7 +51,7 @@ func Build(in Input) (Report, error) {
 	slices.Sort(r.Stages)
 	r.Data = dataOf(rollups, since, until)
 	r.Timeline = timeline(in, pods, since, until)
-	r.Incidents = r.incidents(in)
+	r.Incidents = r.incidents(in, rollups)
 	r.Divergences = s.fillDivergences(limits)
 	if r.Latency, err = s.fillLatency(limits.Alpha); err != nil {
 		return Report{}, err

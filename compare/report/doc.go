@@ -20,7 +20,7 @@
 //	verdict        pass, fail or no-verdict
 //	gates          [name, ok, verdict, waived, value, threshold, unit, n, reason]
 //	pods           names; unknown_pods those of which nothing is in the data
-//	source         where the data was read: mysql, or files (event files); left out where it is not known
+//	source         where the data was read: mysql, files (event files), or calibration (two equal stores); left out where it is not known
 //	from, to       the period that was asked for
 //	data           from, to, s, share: what of the period any instance counted
 //	stages         that were observed
@@ -28,7 +28,7 @@
 //	versions       of the builds; configs the hashes of their configurations
 //	timeline       [pod, at, epoch, stage, latched, by, reason, before]
 //	incidents      [pod, what, from, to, open, by, text], in the order of time; what: kill, drill, verification (with differences),
-//	               mysql-away, redis-away, process-killed, process-open (in files: running or killed), repair, rebuild
+//	               mysql-away, redis-away, process-killed, process-open (in files: running or killed), clock-wrong, repair, rebuild
 //	divergences    eligible, compared, differed, unexplained, unexplained_rate (rate),
 //	               kinds [kind, count, units, rate, budget, directions [direction, count, units], samples],
 //	               strata [name, eligible, compared, differed, unexplained, unexplained_rate, demanded]
@@ -68,7 +68,12 @@
 // Instances are told apart by their runs, never by their names. Each run has to have
 // reported to its end or to that of the period, or to be known as killed, and who
 // lives has to report; where nobody can be asked who lives, or a clock is ahead, the
-// gate has no verdict. The newest verification of a pod has to be clean, and younger
+// gate has no verdict. A clock that was ahead, or was set back, and is right again is an
+// incident and takes the verdict of that gate as long as its counts are in the period:
+// they are whole, and their times are not. It is known of counts that were kept before
+// they ended, by the clock of MySQL, and of those without a length. Of a period that has
+// ended, who lived in it is told by who was heard of in it, and within an hour before
+// and after it, and by who lives now; the page says that others are not known. The newest verification of a pod has to be clean, and younger
 // than the last lost mirror, outage, rebuild and repair.
 //
 // A waiver excuses what can't be judged, never a failure. It is told with the verdict
@@ -81,8 +86,11 @@
 // a share of MySQL's own time in the baseline. A baseline of other pods, or without
 // times of what there are times of now, judges nothing.
 //
-// An outage of a store is named when it left a twentieth of a minute's operations
-// without an answer; what is rarer is in the answers and in the coverage. A self-test's
+// An outage of a store is named when it left a twentieth of a rollup's operations
+// without an answer, or as many as come in 30 s: counts of an hour hide no minutes. It
+// reaches from the begin to the end of the rollups that counted it; the text says how
+// long so many operations take, and between which seconds samples of it are.
+// What is rarer is in the answers and in the coverage. A self-test's
 // plant that no store answered, or whose call was not observed in time, says nothing of
 // the comparator: it is unjudged, and when most are, the gate has no verdict.
 //

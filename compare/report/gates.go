@@ -25,7 +25,7 @@ func (r *Report) judge(in Input, s *sum) error {
 	r.Gates = []Gate{r.unexplained(), r.unexplainedRate()}
 	r.Gates = append(r.Gates, r.coverage(s)...)
 	r.Gates = append(r.Gates, r.budgets()...)
-	r.Gates = append(r.Gates, r.verification(in), r.selfTest(s), r.undecided(), r.exercised(s), r.panics(s))
+	r.Gates = append(r.Gates, r.verification(in), r.selfTest(in, s), r.undecided(), r.exercised(s), r.panics(s))
 	r.Gates = append(r.Gates, r.instances(in), r.gaps(s))
 	if in.Baseline != nil {
 		g, err := r.latency(*in.Baseline, in.Noise)
@@ -356,9 +356,21 @@ func (r *Report) panics(s *sum) Gate {
 }
 
 func (r *Report) instances(in Input) Gate {
-	who := absent(r.Instances, in.Instances, r.Pods, r.To.Add(-r.Limits.MaxGap))
+	who := absent(r.Instances, in, r.Pods, r.To, r.Limits)
 	who = append(who, ahead(in, r.Pods, r.Limits)...)
+	for _, i := range r.Incidents {
+		if i.What == WhatClock {
+			who = append(who, fmt.Sprintf("%s: %s; begin the period after %s, or wait until that is not in it", i.Pod, i.Text, stamp(i.To)))
+		}
+	}
+	var unasked []string
 	for _, pod := range r.Pods {
+		if in.Past {
+			if in.Instances[pod] == nil {
+				unasked = append(unasked, pod)
+			}
+			continue
+		}
 		if stage, _, ok := r.ends(pod); in.Instances != nil && in.Instances[pod] == nil && ok && stage.Dual() {
 			who = append(who, "which instances of "+pod+" live is not known: its Redis did not answer")
 		}
@@ -372,6 +384,12 @@ func (r *Report) instances(in Input) Gate {
 		}
 		g.Reason = fmt.Sprintf("%d of %d runs reported to their end, or to the end of the period; "+what+", and known to the last second or so: %s",
 			n, len(r.Instances), strings.Join(torn, ", "))
+	}
+	if in.Past {
+		g.Reason += "; the period has ended, and who lived in it is told by what was heard in it, and within an hour of it: an instance that sent nothing then and lives no longer is not known"
+		if len(unasked) > 0 {
+			g.Reason += "; who lives now could not be asked of " + strings.Join(unasked, ", ")
+		}
 	}
 	switch {
 	case len(who) > 0:

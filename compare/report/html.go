@@ -19,6 +19,8 @@ var pageText string
 type page struct {
 	Report
 	Headline, DigestOf  string
+	How                 string   // a decision is recorded
+	Commands            []string // that record it
 	Why                 []string // reasons of what is not ok
 	Head                [][2]string
 	Gates               []gateRow
@@ -60,6 +62,7 @@ func (r Report) WriteHTML(w io.Writer) error {
 		}
 	}
 	p.Headline, p.Why = r.headline()
+	p.How, p.Commands = r.signing()
 	p.DigestOf = r.Source.of()
 	for _, g := range r.Gates {
 		p.Gates = append(p.Gates, gateRow{Gate: g, Shown: g.figure(g.Value), Limit: g.limit(), Word: g.word()})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holdover"
+	"holdover/compare"
 )
 
 // What an incident was. Callers may name others.
@@ -19,6 +20,7 @@ const (
 	WhatProcess      = "process-killed" // a process ended without closing its counts
 	WhatProcessOpen  = "process-open"   // a file ends in the midst of a process, which is running or was killed
 	WhatRepair       = "repair"         // somebody repaired what differed
+	WhatClock        = "clock-wrong"    // an instance's clock was ahead, or was set back: times of its counts are not to be trusted
 	WhatRebuild      = "rebuild"        // Redis had lost its data, or had older data, and was filled anew
 )
 
@@ -50,8 +52,8 @@ func timeline(in Input, pods []string, since, until time.Time) []Change {
 
 // incidents are all that happened besides what is counted, in the order of time,
 // each with its reason.
-func (r *Report) incidents(in Input) []Incident {
-	all := []Incident{}
+func (r *Report) incidents(in Input, sorted []compare.Rollup) []Incident {
+	all := append([]Incident{}, wrongClocks(in, sorted, r.Pods, r.Limits)...)
 	for i, c := range r.Timeline {
 		// A kill takes the latch of a drill over.
 		if c.Latched && (i == 0 || r.Timeline[i-1].Pod != c.Pod || !r.Timeline[i-1].Latched || in.drill(r.Timeline[i-1]) != nil) {
@@ -164,6 +166,9 @@ func (r *Report) killedProcesses() (all []Incident) {
 			text = "fell silent, and nobody of its name was started since: whether it lives is not known"
 		default:
 			continue
+		}
+		if what == WhatProcess {
+			text += "; a verification from before it still counts"
 		}
 		one := Incident{Pod: run.Pod, What: what, From: run.To, To: run.To, By: run.Instance,
 			Text: fmt.Sprintf("the process %s (run %s, version %s) %s", run.Instance, run.Run, run.Version, text)}

@@ -50,6 +50,21 @@ type Input struct {
 	// reaches beyond it was written by a clock that is ahead. Zero: Until where
 	// Instances are given, else no clock is judged. It is no part of the digest.
 	Read time.Time
+	// Ahead is which rollups were kept before they ended, by the clock of who keeps
+	// them: where that is by more than Limits.MaxAhead their instance's clock was ahead
+	// then, and may be right again.
+	Ahead []Ahead
+	// Heard is what instances said of themselves outside of the period, before it and
+	// after it: who lived through it, and is not in it, is missing. For a period that
+	// has ended long ago, of which nobody can be asked who lived. It is no part of the
+	// digest.
+	Heard []Heard
+	// Past: the period ended before now, so that who lived in it is told by Heard and
+	// by Instances, who live now and may have started since; false.
+	Past bool
+	// Unplanted is why nothing, or not each kind, is planted, where that is known: a
+	// sentence each. It is no part of the digest.
+	Unplanted []string
 	// Notes is what the reader should know of how the data was read.
 	Notes []string
 	// Baseline is the times of an earlier period. With it, slower is a gate.
@@ -59,6 +74,20 @@ type Input struct {
 	Noise *Baseline
 	// Limits are what the gates demand.
 	Limits Limits
+}
+
+// Ahead is a run's rollup that reached beyond the time at which it was kept.
+type Ahead struct {
+	Pod, Instance, Run string
+	From, To           time.Time     // of the rollup, by the instance's clock
+	By                 time.Duration // how far it reached: the clock was ahead by that or more
+}
+
+// Heard is a rollup outside of a report's period, without its counts.
+type Heard struct {
+	Pod, Instance, Run string
+	Started, From, To  time.Time
+	Ended              bool // the run ended with it, or is known as killed
 }
 
 // Baseline is the times of another report.

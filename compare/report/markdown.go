@@ -32,6 +32,14 @@ func (r Report) WriteMarkdown(w io.Writer) error {
 		return err
 	}
 	b.WriteString("\n## Decision\n\n| | |\n| --- | --- |\n| go / no-go | |\n| name | |\n| date | |\n| note | |\n")
+	how, commands := r.signing()
+	fmt.Fprintf(&b, "\n%s\n", how)
+	for i, command := range commands {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "    %s\n", printable(command))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -3,7 +3,23 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	"holdover"
 )
+
+// NoiseOf takes the times of a calibration. Any other report is refused: its two
+// stores are not equal, and as noise its differences would excuse the same ones.
+func NoiseOf(r Report) (*Baseline, error) {
+	if r.Source != SourceCalibration {
+		what := "a report of the pods " + strings.Join(r.Pods, ", ")
+		if r.Source != "" {
+			what += ", read from " + string(r.Source)
+		}
+		return nil, &holdover.InvalidError{Field: "noise", Value: fmt.Sprintf("%.12s", r.Digest),
+			Problem: "is " + what + ", and no calibration: give what `holdover calibrate --out FILE` of this version wrote"}
+	}
+	return BaselineOf(r), nil
+}
 
 // noiseOf is what a calibration's report said; nil without one.
 func noiseOf(b *Baseline, alpha float64) *Noise {

@@ -30,6 +30,20 @@ type Beat struct {
 	// Redis and MySQL are how often each store gave which answer; nil where both
 	// always answered.
 	Redis, MySQL map[string]uint64
+	// RedisSeen and MySQLSeen are when the first and the last sample of an operation
+	// without an answer was observed: a few of all, to the second.
+	RedisSeen, MySQLSeen Seen
+}
+
+// Seen is when something was seen first and last; zero: never.
+type Seen struct{ First, Last time.Time }
+
+func (s *Seen) add(o Seen) {
+	if o.First.IsZero() {
+		return
+	}
+	s.First = earlier(o.First, s.First)
+	s.Last = later(s.Last, o.Last)
 }
 
 // Add takes one rollup, as it was written: not a sum of several.
@@ -54,6 +68,18 @@ func (p *Pulse) Add(r compare.Rollup) {
 			for _, o := range c.Outcomes {
 				b.Redis[o.Redis] += o.Count
 				b.MySQL[o.MySQL] += o.Count
+			}
+		}
+		for _, e := range r.Samples {
+			at := Seen{e.At.UTC(), e.At.UTC()}
+			if e.Kind != compare.KindNotComparable {
+				continue
+			}
+			if unanswered(e.Redis) {
+				b.RedisSeen.add(at)
+			}
+			if unanswered(e.MySQL) {
+				b.MySQLSeen.add(at)
 			}
 		}
 	}
@@ -81,6 +107,8 @@ func (b *Beat) add(o Beat) {
 	b.RedisAway += o.RedisAway
 	b.MySQLAway += o.MySQLAway
 	b.Redis, b.MySQL = merged(b.Redis, o.Redis), merged(b.MySQL, o.MySQL)
+	b.RedisSeen.add(o.RedisSeen)
+	b.MySQLSeen.add(o.MySQLSeen)
 }
 
 func merged(into, more map[string]uint64) map[string]uint64 {
@@ -102,11 +130,13 @@ func (p *Pulse) Beats(pod string) []Beat {
 	return all
 }
 
-// A store counts as away in a minute in which it left this share of the operations
-// without an answer; what is rarer is in the answers and in the coverage. Two such
-// minutes with no more than this between them are one outage.
+// A store counts as away when it left this share of the operations of a beat without an
+// answer, or as many as come in this time: else a beat of an hour would hide minutes.
+// What is rarer is in the answers and in the coverage. Two such beats with no more than
+// the bridge between them are one outage.
 const (
 	awayShare  = 0.05
+	awayLength = 30 * time.Second
 	awayBridge = 2 * time.Minute
 )
 
@@ -114,25 +144,43 @@ const (
 // the longest; the rest are added up.
 const maxAway = 50
 
+// outage is a stretch of beats in which one store was away.
+type outage struct {
+	stretch
+	of, away uint64
+	answers  map[string]uint64
+	seen     Seen
+	about    time.Duration // how long the operations without an answer would take, one after the other at the mean rate
+}
+
+func (o *outage) add(more outage) {
+	o.from, o.to = earlier(o.from, more.from), later(o.to, more.to)
+	o.of, o.away, o.about = o.of+more.of, o.away+more.away, o.about+more.about
+	o.answers = merged(o.answers, more.answers)
+	o.seen.add(more.seen)
+}
+
 // away are the outages of one pod's stores.
 func (p *Pulse) away(pod string) (all []Incident) {
 	beats := p.Beats(pod)
 	for _, store := range []struct {
 		what string
 		name holdover.Store
-		of   func(Beat) (away uint64, answers map[string]uint64)
+		of   func(Beat) (away uint64, answers map[string]uint64, seen Seen)
 	}{
-		{WhatMySQLAway, holdover.StoreMySQL, func(b Beat) (uint64, map[string]uint64) { return b.MySQLAway, b.MySQL }},
-		{WhatRedisAway, holdover.StoreRedis, func(b Beat) (uint64, map[string]uint64) { return b.RedisAway, b.Redis }},
+		{WhatMySQLAway, holdover.StoreMySQL, func(b Beat) (uint64, map[string]uint64, Seen) { return b.MySQLAway, b.MySQL, b.MySQLSeen }},
+		{WhatRedisAway, holdover.StoreRedis, func(b Beat) (uint64, map[string]uint64, Seen) { return b.RedisAway, b.Redis, b.RedisSeen }},
 	} {
-		var outages []Beat
+		var outages []outage
 		for _, b := range beats {
-			n, answers := store.of(b)
-			if n == 0 || float64(n) < awayShare*float64(b.Eligible) {
+			n, answers, seen := store.of(b)
+			length := max(b.To.Sub(b.From), time.Minute)
+			if n == 0 || float64(n) < min(awayShare, float64(awayLength)/float64(length))*float64(b.Eligible) {
 				continue
 			}
-			one := Beat{From: b.From, To: b.To, Eligible: b.Eligible, Compared: n, MySQL: maps.Clone(answers)}
-			if last := len(outages) - 1; last >= 0 && b.From.Sub(outages[last].To) <= awayBridge {
+			one := outage{stretch: stretch{b.From, b.To}, of: b.Eligible, away: n, answers: maps.Clone(answers), seen: seen,
+				about: time.Duration(float64(b.To.Sub(b.From)) * min(1, share(n, b.Eligible)))}
+			if last := len(outages) - 1; last >= 0 && b.From.Sub(outages[last].to) <= awayBridge {
 				outages[last].add(one)
 			} else {
 				outages = append(outages, one)
@@ -143,24 +191,44 @@ func (p *Pulse) away(pod string) (all []Incident) {
 	return all
 }
 
-// named writes outages down; in each, Compared is what had no answer.
-func named(pod, what string, store holdover.Store, outages []Beat) (all []Incident) {
-	slices.SortStableFunc(outages, func(a, b Beat) int { return cmp.Compare(b.To.Sub(b.From), a.To.Sub(a.From)) })
+// named writes outages down. Each reaches from the begin of the first counts in which
+// the store was away to the end of the last ones: it was no longer than that, and what
+// is known of its place in them is in the text.
+func named(pod, what string, store holdover.Store, outages []outage) (all []Incident) {
+	slices.SortStableFunc(outages, func(a, b outage) int { return cmp.Compare(b.to.Sub(b.from), a.to.Sub(a.from)) })
 	for i, o := range outages {
-		text := fmt.Sprintf("%s gave no answer to %d of %d operations in these minutes (%s); what was not compared counts against the coverage",
-			store, o.Compared, o.Eligible, answers(o.MySQL))
 		if i == maxAway {
 			rest := o
 			for _, more := range outages[i+1:] {
 				rest.add(more)
 			}
-			text = fmt.Sprintf("%d more stretches, each no longer than %s, in which %s gave no answer to %d of %d operations in all (%s)",
-				len(outages)-i, o.To.Sub(o.From).Round(time.Second), store, rest.Compared, rest.Eligible, answers(rest.MySQL))
-			return append(all, Incident{Pod: pod, What: what, From: rest.From, To: rest.To, Text: text})
+			text := fmt.Sprintf("%d more stretches, each no longer than %s, in which %s gave no answer to %d of %d operations in all (%s)",
+				len(outages)-i, o.to.Sub(o.from).Round(time.Second), store, rest.away, rest.of, answers(rest.answers))
+			return append(all, Incident{Pod: pod, What: what, From: rest.from, To: rest.to, Text: text})
 		}
-		all = append(all, Incident{Pod: pod, What: what, From: o.From, To: o.To, Text: text})
+		text := fmt.Sprintf("%s gave no answer to %d of %d operations within this time (%s), %s; what was not compared counts against the coverage",
+			store, o.away, o.of, answers(o.answers), o.place())
+		all = append(all, Incident{Pod: pod, What: what, From: o.from, To: o.to, Text: text})
 	}
 	return all
+}
+
+// place is what is known of when within its beats a store was away: by the times of
+// the samples, which are few, and by how much was left unanswered.
+func (o outage) place() string {
+	text := "as many as come in about " + seconds(o.about.Seconds())
+	if o.seen.First.IsZero() {
+		return text + "; when within it is not known to the second"
+	}
+	if o.seen.First.Equal(o.seen.Last) {
+		return text + "; the one sample of it is of " + stamp(o.seen.First)
+	}
+	return fmt.Sprintf("%s; the samples of it are of %s to %s", text, stamp(o.seen.First), stamp(o.seen.Last))
+}
+
+// unanswered: this side of a sample left the caller without an answer.
+func unanswered(s compare.Side) bool {
+	return s.Outcome == holdover.OutcomeError.String() || s.Outcome == holdover.OutcomeUnknown.String()
 }
 
 // answers writes how often a store said what.

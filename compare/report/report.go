@@ -25,6 +25,8 @@ type Source string
 const (
 	SourceMySQL Source = "mysql" // what the pods' MySQLs keep
 	SourceFiles Source = "files" // event files and spooled records
+	// SourceCalibration: two equal stores, of which holdover calibrate counted how far they are apart.
+	SourceCalibration Source = "calibration"
 )
 
 // Schema is the version of a report's JSON. Keys may be added within a version.

@@ -107,7 +107,8 @@ func (r *Run) gap(from, to time.Time, lost uint64) {
 // absent lists who should be reporting and is not: runs that fell silent, live
 // instances whose run does not report, and runs that live no longer and never said
 // that they ended. Names tell nothing here: two processes may have one.
-func absent(all []Run, live map[string][]holdover.Instance, pods []string, newEnough time.Time) (who []string) {
+func absent(all []Run, in Input, pods []string, until time.Time, limits Limits) (who []string) {
+	live, newEnough := in.Instances, until.Add(-limits.MaxGap)
 	say := func(r Run, format string, args ...any) {
 		who = append(who, fmt.Sprintf("%s of %s (run %s) ", r.Instance, r.Pod, r.Run)+fmt.Sprintf(format, args...))
 	}
@@ -120,7 +121,7 @@ func absent(all []Run, live map[string][]holdover.Instance, pods []string, newEn
 			again, _ := startedAgain(all, i)
 			say(r, "fell silent at %s; a process of its name was started at %s, and whether the first one ended is not known", stamp(r.To), stamp(again))
 		case RunRunning:
-			if live[r.Pod] != nil && !alive {
+			if live[r.Pod] != nil && !alive && !in.Past {
 				say(r, "lives no longer and never said that it ended: what it did after %s was not counted, until its next start sends what it left; if it has just ended in order, look again in a minute", stamp(r.To))
 			}
 		case RunClosed, RunTorn:
@@ -129,15 +130,59 @@ func absent(all []Run, live map[string][]holdover.Instance, pods []string, newEn
 			}
 		}
 	}
+	missing, told := unheard(all, in, pods, until)
+	who = append(who, missing...)
 	for _, pod := range pods {
 		for _, instance := range live[pod] {
-			if !slices.ContainsFunc(all, func(r Run) bool { return r.Pod == pod && r.Run == instance.ID }) {
+			switch {
+			case told[instance.ID], slices.ContainsFunc(all, func(r Run) bool { return r.Pod == pod && r.Run == instance.ID }):
+			case in.Past:
+				who = append(who, fmt.Sprintf("%s of %s (run %s) lives now and was not heard of: whether it lived in the period is not known; if it has just started, look again in a minute", instance.Name, pod, instance.ID))
+			default:
 				who = append(who, fmt.Sprintf("%s of %s (run %s) is live and has not reported: if it has just started, look again in a minute", instance.Name, pod, instance.ID))
 			}
 		}
 	}
 	slices.Sort(who)
 	return slices.Compact(who)
+}
+
+// unheard lists who was heard of around the period and may have lived in it, of whom
+// nothing is in it; and of which runs that was to be told, for they say it themselves.
+func unheard(all []Run, in Input, pods []string, until time.Time) (who []string, told map[string]bool) {
+	told = map[string]bool{}
+	heard := map[string][]Heard{}
+	for _, h := range in.Heard {
+		if slices.Contains(pods, h.Pod) {
+			heard[h.Run] = append(heard[h.Run], h)
+		}
+	}
+	for run, of := range heard {
+		told[run] = true
+		if slices.ContainsFunc(all, func(r Run) bool { return r.Run == run }) {
+			continue
+		}
+		slices.SortFunc(of, func(a, b Heard) int { return a.From.Compare(b.From) })
+		first, last := of[0], of[len(of)-1]
+		name := fmt.Sprintf("%s of %s (run %s) ", first.Instance, first.Pod, run)
+		switch {
+		case last.From.Before(until): // before the period only
+			if !last.Ended && !replaced(last, all, in.Heard) {
+				who = append(who, name+fmt.Sprintf("reported until %s, before the period, and never said that it ended: whether it lived in the period is not known", stamp(last.To)))
+			} else if !last.Ended {
+				delete(told, run) // if it lives all the same
+			}
+		case first.Started.Before(until):
+			who = append(who, name+fmt.Sprintf("was started at %s and reported at %s, after the period: of what it did in the period nothing is kept", stamp(first.Started), stamp(last.To)))
+		}
+	}
+	return who, told
+}
+
+// replaced: a process of its name was started after it.
+func replaced(h Heard, all []Run, heard []Heard) bool {
+	return slices.ContainsFunc(all, func(r Run) bool { return r.Pod == h.Pod && r.Instance == h.Instance && r.Started.After(h.To) }) ||
+		slices.ContainsFunc(heard, func(o Heard) bool { return o.Pod == h.Pod && o.Instance == h.Instance && o.Started.After(h.To) })
 }
 
 // ended is how many runs were closed in order or reported to the end of the
@@ -177,6 +222,48 @@ func ahead(in Input, pods []string, limits Limits) (who []string) {
 			r.Instance, r.Pod, run, by, by, by))
 	}
 	return who
+}
+
+// wrongClocks are the runs of which counts in the period bear times that were not:
+// they were kept before they ended, or they have no length, for the clock had been set
+// back and the counts go on where they were. In is from when to when, by that clock.
+func wrongClocks(in Input, sorted []compare.Rollup, pods []string, limits Limits) (all []Incident) {
+	type clock struct {
+		Ahead
+		back uint64
+	}
+	clocks := map[string]*clock{}
+	note := func(a Ahead, back uint64) {
+		c := clocks[a.Run]
+		if c == nil {
+			c = &clock{Ahead: a}
+			clocks[a.Run] = c
+		}
+		c.From, c.To, c.By, c.back = earlier(a.From, c.From), later(c.To, a.To), max(c.By, a.By), c.back+back
+	}
+	for _, a := range in.Ahead {
+		if slices.Contains(pods, a.Pod) && a.By > limits.MaxAhead {
+			note(a, 0)
+		}
+	}
+	for _, r := range sorted {
+		if r.From.Equal(r.To) && !r.Final && !r.Torn {
+			note(Ahead{Pod: r.Pod, Instance: r.Instance, Run: r.Run, From: r.From, To: r.To}, 1)
+		}
+	}
+	for _, run := range slices.Sorted(maps.Keys(clocks)) {
+		c := clocks[run]
+		text := fmt.Sprintf("the clock of %s (run %s) was wrong", c.Instance, run)
+		if c.By > 0 {
+			text += fmt.Sprintf(": it was ahead by %s or more", seconds(c.By.Seconds()))
+		}
+		if c.back > 0 {
+			text += fmt.Sprintf("; it was set back, and %s that came then are of one moment", counted(int(c.back), "rollup"))
+		}
+		all = append(all, Incident{Pod: c.Pod, What: WhatClock, From: c.From.UTC(), To: c.To.UTC(), By: c.Instance,
+			Text: text + ". Its counts are whole, and their times are not to be trusted: some of another time may be in this period, and some of this time in another"})
+	}
+	return all
 }
 
 // runNotes say what a reader should know of runs that did not end in order.

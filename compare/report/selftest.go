@@ -27,14 +27,20 @@ func (s *sum) fillSelfTest() SelfTest {
 
 // selfTest: what is planted must be seen, and as what it is. A comparator that
 // saw nothing wrong is believed only then, and one version says nothing of the next.
-func (r *Report) selfTest(s *sum) Gate {
+func (r *Report) selfTest(in Input, s *sum) Gate {
 	t := r.SelfTest
+	unplanted := slices.Clone(in.Unplanted)
+	for _, pod := range r.Pods {
+		if stage, _, ok := r.ends(pod); ok && !stage.Dual() && len(r.comparing(pod)) == 0 {
+			unplanted = append(unplanted, fmt.Sprintf("%s was in %s all the time, where nothing is compared", pod, stage))
+		}
+	}
 	version, never := neverCaught(s.rollups)
 	g := Gate{Name: "selftest", Unit: unitCount, Value: float64(t.Missed + t.Misclassified), N: t.Planted, Verdict: Pass,
 		Reason: fmt.Sprintf("%d of %d plants were caught, of each kind some by %s: %s", t.Caught, t.Planted, version, t.caught())}
 	switch {
 	case t.Planted == 0:
-		g.Verdict, g.Reason = NoVerdict, "nothing was planted: it is not known whether the comparator sees; serve plants on the reserved_shop of a pod that has one, and `holdover selftest --pod POD` at once"
+		g.Verdict, g.Reason = NoVerdict, "nothing was planted"+because(unplanted)+": it is not known whether the comparator sees; serve plants on the reserved_shop of a pod that has one, and `holdover selftest --pod POD` at once"
 	case t.Missed+t.Misclassified > 0:
 		var wrong, kinds []string
 		if t.Missed > 0 {
@@ -55,14 +61,22 @@ func (r *Report) selfTest(s *sum) Gate {
 	case 2*t.Unjudged > t.Planted:
 		g.Verdict, g.Reason = NoVerdict, fmt.Sprintf("%d of %d plants could not be judged, for a store did not answer or not in time: the rest show too little", t.Unjudged, t.Planted)
 	case len(never) > 0:
-		g.Verdict, g.Reason = NoVerdict, fmt.Sprintf("of %s nothing was planted and caught by %s: it is not known whether it sees it; serve plants each in turn, one every compare.selftest_every, and `holdover selftest --pod POD` each at once",
-			strings.Join(never, ", "), version)
+		g.Verdict, g.Reason = NoVerdict, fmt.Sprintf("of %s nothing was planted and caught by %s: it is not known whether it sees it; serve plants each in turn, one every compare.selftest_every, and `holdover selftest --pod POD` each at once%s",
+			strings.Join(never, ", "), version, because(unplanted))
 	default:
 		if t.Unjudged > 0 {
 			g.Reason += fmt.Sprintf("; %d could not be judged, for a store did not answer or not in time", t.Unjudged)
 		}
 	}
 	return g
+}
+
+// because are the reasons that are known, behind a sentence.
+func because(reasons []string) string {
+	if len(reasons) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(reasons, "; ") + ")"
 }
 
 // caught lists how many of each kind were caught.

@@ -51,6 +51,11 @@ func (r Report) WriteText(w io.Writer) error {
 		t.text(&b)
 	}
 	r.samplesText(&b)
+	how, commands := r.signing()
+	fmt.Fprintf(&b, "\nDecision\n  %s\n", how)
+	for _, command := range commands {
+		fmt.Fprintf(&b, "  %s\n", printable(command))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -36,7 +36,7 @@ func (p *Pod) openComparator() error {
 		if c.Path = p.events.Path; p.events.Number > 1 {
 			p.log.Warn("another process of this name writes events in this folder: this one has a file of its own; give each process an instance name of its own", "instance", p.cfg.Instance, "file", c.Path)
 		}
-		p.shipper = &shipper{spool: compare.OpenSpool(c.Spool, p.Name, p.cfg.Instance), keep: p.MySQL.AppendComparison, log: p.log}
+		p.shipper = &shipper{spool: compare.OpenSpool(c.Spool, p.Name, p.cfg.Instance), keep: p.MySQL.AppendComparison, clock: p.clock, log: p.log}
 	}
 	var err error
 	p.Comparator, err = compare.New(c)

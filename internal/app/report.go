@@ -23,7 +23,8 @@ type ReportOptions struct {
 	// zero Until.
 	Since, Until time.Time
 	// Live: the period ends now, so the instances that live now have to be
-	// reporting; false.
+	// reporting; false: who lived in it is told by what was heard of them before,
+	// in and after it.
 	Live bool
 	// Baseline and Noise are earlier times to compare with; nil: none.
 	Baseline, Noise *report.Baseline
@@ -35,20 +36,15 @@ type ReportOptions struct {
 // MySQLs keep. It needs no instance, and no Redis.
 func Report(ctx context.Context, c Config, pods []*Stores, o ReportOptions) (report.Report, error) {
 	in := report.Input{Source: report.SourceMySQL, Pulse: new(report.Pulse), Since: o.Since, Until: o.Until, Baseline: o.Baseline, Noise: o.Noise, Limits: o.Limits}
-	if o.Live {
-		in.Instances = map[string][]holdover.Instance{}
-	}
+	in.Past = !o.Live
+	in.Instances = map[string][]holdover.Instance{}
 	for _, s := range pods {
 		in.Pods = append(in.Pods, s.Name)
 		if err := s.reported(ctx, &in); err != nil {
 			return report.Report{}, fmt.Errorf("pod %s: the report needs its MySQL (or --events FILE): %w", s.Name, Hinted(err))
 		}
-		if o.Live {
-			s.alive(ctx, c, &in)
-			for _, w := range s.foreignStock(ctx) {
-				in.Notes = append(in.Notes, fmt.Sprintf("pod %s: %s", s.Name, w.Text))
-			}
-		}
+		s.alive(ctx, c, &in)
+		s.unplanted(ctx, c, &in)
 	}
 	return report.Build(in)
 }
@@ -60,13 +56,17 @@ const longestRollup = time.Hour
 // reported adds what the pod's MySQL keeps of the period.
 func (s *Stores) reported(ctx context.Context, in *report.Input) error {
 	var hours hourly
+	around := heard{since: in.Since, until: in.Until}
 	err := s.MySQL.Comparisons(ctx, in.Since.Add(-longestRollup), in.Until, func(c holdover.Comparison) error {
 		r, err := rollupOf(c)
-		if err != nil || !r.To.After(in.Since) {
+		if err != nil || around.add(r.Rollup) {
 			return err
 		}
-		in.Pulse.Add(r)
-		return hours.add(r)
+		if by := r.To.Sub(r.At); !r.At.IsZero() && by > 0 {
+			in.Ahead = append(in.Ahead, report.Ahead{Pod: r.Pod, Instance: r.Instance, Run: r.Run, From: r.From, To: r.To, By: by})
+		}
+		in.Pulse.Add(r.Rollup)
+		return hours.add(r.Rollup)
 	})
 	if err != nil {
 		return err
@@ -78,6 +78,12 @@ func (s *Stores) reported(ctx context.Context, in *report.Input) error {
 	in.Rollups = append(in.Rollups, rollups...)
 	if err := s.ahead(ctx, in); err != nil {
 		return err
+	}
+	if in.Past {
+		if err := s.heardSince(ctx, in.Until, in.Read, &around); err != nil {
+			return err
+		}
+		in.Heard = append(in.Heard, around.all()...)
 	}
 	fences, err := s.MySQL.FencesSince(ctx, in.Since)
 	if err != nil {
@@ -102,6 +108,29 @@ func (s *Stores) reported(ctx context.Context, in *report.Input) error {
 	signed, err := s.MySQL.SignOffs(ctx, in.Since)
 	in.SignOffs = append(in.SignOffs, signed...)
 	return err
+}
+
+// heardSince listens after a period that ended in the past: right after it, and in the
+// last hour, in which who lives now tells when it was started.
+func (s *Stores) heardSince(ctx context.Context, until, now time.Time, around *heard) error {
+	note := func(c holdover.Comparison) error {
+		r, err := rollupOf(c)
+		if err == nil {
+			around.add(r.Rollup)
+		}
+		return err
+	}
+	after, recent := until.Add(hearing), now.Add(-hearing)
+	if recent.After(after) {
+		if err := s.MySQL.Comparisons(ctx, until, after, note); err != nil {
+			return err
+		}
+		until = recent
+	}
+	if !now.After(until) {
+		return nil
+	}
+	return s.MySQL.Comparisons(ctx, until, now, note)
 }
 
 // ahead adds which rollups were written by clocks that are ahead: those that begin
@@ -165,6 +194,25 @@ func (s *Stores) repaired(ctx context.Context, in *report.Input) error {
 	return nil
 }
 
+// unplanted adds why divergences are not planted here, as far as the configuration and
+// the reserved shop tell.
+func (s *Stores) unplanted(ctx context.Context, c Config, in *report.Input) {
+	say := func(format string, args ...any) {
+		in.Unplanted = append(in.Unplanted, fmt.Sprintf("pod %s: ", s.Name)+fmt.Sprintf(format, args...))
+	}
+	if s.reserved == 0 {
+		say("%v", ErrNoReservedShop)
+		return
+	}
+	if c.Compare.SelftestEvery < 0 {
+		say("compare.selftest_every is %s, so that serve plants nothing", c.Compare.SelftestEvery)
+	}
+	for _, w := range s.foreignStock(ctx) {
+		say("%s", w.Text)
+		in.Notes = append(in.Notes, fmt.Sprintf("pod %s: %s", s.Name, w.Text))
+	}
+}
+
 // alive adds who lives now, or a note that this can't be told.
 func (s *Stores) alive(ctx context.Context, c Config, in *report.Input) {
 	if fence, err := s.MySQL.Fence(ctx); err == nil && fence.Stage == holdover.StageMySQLOnly {
@@ -192,11 +240,31 @@ func ReportOffline(paths, pods []string, o ReportOptions) (report.Report, error)
 	if err != nil {
 		return report.Report{}, err
 	}
-	rollups, notes, err := compare.ReadRollups(files...)
+	index, err := indexEvents(files)
 	if err != nil {
 		return report.Report{}, err
 	}
-	in := report.Input{Source: report.SourceFiles, Pods: pods, Since: o.Since, Until: o.Until, Rollups: rollups, Notes: notes, Baseline: o.Baseline, Noise: o.Noise, Limits: o.Limits}
+	var hours hourly
+	pulse := new(report.Pulse)
+	around := heard{since: o.Since, until: o.Until}
+	err = index.each(func(r compare.Rollup) error {
+		if len(pods) > 0 && !slices.Contains(pods, r.Pod) || around.add(r) {
+			return nil
+		}
+		pulse.Add(r)
+		return hours.add(r)
+	})
+	if err != nil {
+		return report.Report{}, err
+	}
+	rollups, err := hours.rollups()
+	if err != nil {
+		return report.Report{}, err
+	}
+	in := report.Input{Source: report.SourceFiles, Pods: pods, Since: o.Since, Until: o.Until, Rollups: rollups, Pulse: pulse, Notes: index.notes, Baseline: o.Baseline, Noise: o.Noise, Limits: o.Limits}
+	if in.Past = !o.Until.IsZero(); in.Past {
+		in.Heard = around.all()
+	}
 	in.Notes = append(in.Notes, "read from files: changes of stage, kills, verifications and sign-offs are not in them")
 	return report.Build(in)
 }

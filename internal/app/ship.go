@@ -27,6 +27,7 @@ const (
 type shipper struct {
 	spool *compare.Spool
 	keep  func(context.Context, holdover.Comparison) (again bool, err error)
+	clock func(context.Context) (time.Time, error) // of MySQL
 	log   *slog.Logger
 
 	mu     sync.Mutex
@@ -119,7 +120,11 @@ func (s *shipper) ship(ctx context.Context) error {
 }
 
 func (s *shipper) send(ctx context.Context, r compare.Rollup, name string) error {
-	c, err := comparisonOf(r)
+	now, err := s.clock(ctx)
+	if err != nil {
+		return Hinted(err)
+	}
+	c, err := comparisonAt(r, now)
 	if err != nil {
 		return s.quarantine(name, err)
 	}
@@ -146,6 +151,12 @@ func (s *shipper) send(ctx context.Context, r compare.Rollup, name string) error
 		}
 	})
 	return s.spool.Done(name)
+}
+
+// clock is the time of the pod's MySQL, which the clocks of instances are held to.
+func (s *Stores) clock(ctx context.Context) (time.Time, error) {
+	now, _, err := s.MySQL.ComparisonsAhead(ctx)
+	return now, err
 }
 
 // quarantine puts a rollup aside that MySQL will never take: those behind it go on.

@@ -42,7 +42,7 @@ func newSpooled(t *testing.T, s *Stores, dir, instance string) *spooled {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return &spooled{c, &shipper{spool: compare.OpenSpool(dir, s.Name, instance), keep: s.MySQL.AppendComparison, log: slog.New(slog.DiscardHandler)}, dir}
+	return &spooled{c, &shipper{spool: compare.OpenSpool(dir, s.Name, instance), keep: s.MySQL.AppendComparison, clock: s.clock, log: slog.New(slog.DiscardHandler)}, dir}
 }
 
 // waiting waits until so many records wait on disk, with an observation in each
@@ -75,7 +75,7 @@ func kept(t *testing.T, s *Stores) (eligible uint64, runs map[string][]compare.R
 	runs = map[string][]compare.Rollup{}
 	err := s.MySQL.Comparisons(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour), func(c holdover.Comparison) error {
 		r, err := rollupOf(c)
-		runs[r.Run] = append(runs[r.Run], r)
+		runs[r.Run] = append(runs[r.Run], r.Rollup)
 		for _, cell := range r.Cells {
 			eligible += cell.Eligible
 		}
@@ -133,7 +133,7 @@ func TestShipDiesAfterCommit(t *testing.T) {
 	}
 	died := errors.New("killed")
 	sent := 0
-	dying := &shipper{spool: compare.OpenSpool(one.dir, s.Name, "one"), log: one.log}
+	dying := &shipper{spool: compare.OpenSpool(one.dir, s.Name, "one"), clock: s.clock, log: one.log}
 	dying.keep = func(ctx context.Context, c holdover.Comparison) (bool, error) {
 		if again, err := s.MySQL.AppendComparison(ctx, c); err != nil || again {
 			t.Errorf("again %v, %v", again, err)

@@ -134,7 +134,8 @@ type SignOptions struct {
 // Remake makes a report that was read again, of its pods and period, from what
 // their MySQLs keep: only that is signed. Of its limits it takes those that can
 // be asked for, so none is looser than the default; baseline and noise are not in
-// it, and are those that it was made with. Who lives now is not looked at.
+// it, and are those that it was made with. Its period has ended: who lived in it is told
+// by what was heard of them.
 func Remake(ctx context.Context, c Config, pods []*Stores, read report.Report, baseline, noise *report.Baseline) (report.Report, error) {
 	return Report(ctx, c, pods, ReportOptions{Since: read.From, Until: read.To, Baseline: baseline, Noise: noise,
 		Limits: report.Limits{MustSee: read.Limits.MustSee, Waived: read.Limits.Waived}})
@@ -173,7 +174,7 @@ func Sign(ctx context.Context, s *Stores, r report.Report, o SignOptions) (holdo
 	case read.Digest != r.Digest:
 		return no("the data has changed since that report was made, or the file was edited: the digest in the file is %s, and that of its period in MySQL is now %s; make the report again and read that", clip(read.Digest), r.Digest)
 	case read.Verdict != r.Verdict && (read.Verdict == report.Pass || r.Verdict == report.Fail):
-		return no("the file says %s and its data says %s: the file was edited; make the report again and read that", clip(string(read.Verdict)), r.Verdict)
+		return no("the file says %s and its data says %s: the file was edited, or what is known of the instances has changed; make the report again and read that: %s", clip(string(read.Verdict)), r.Verdict, failing(r, false))
 	case goes && r.Verdict != report.Pass:
 		return no("the report's verdict is %s: %s; a go all the same takes an override with its reason", r.Verdict, failing(r, false))
 	case goes && read.Verdict != report.Pass:

@@ -16,7 +16,7 @@ func (r *Result) judge(events string) error {
 		return err
 	}
 	// What a migration must prove beside the answers and the times is nobody's business here.
-	r.Report, err = report.Build(report.Input{Pods: []string{Pod}, Rollups: rollups, Notes: notes, Limits: report.Limits{
+	r.Report, err = report.Build(report.Input{Source: report.SourceCalibration, Pods: []string{Pod}, Rollups: rollups, Notes: notes, Limits: report.Limits{
 		MustSee: []string{""}, Waived: []string{"selftest", "verification", "exercised", "instances"},
 	}})
 	if err != nil {
