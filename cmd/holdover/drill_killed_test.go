@@ -14,6 +14,7 @@ import (
 
 	"holdover"
 	"holdover/internal/app"
+	"holdover/internal/devstack"
 	"holdover/internal/teststack"
 	"holdover/killswitch"
 )
@@ -169,5 +170,40 @@ func TestDrillOfOthers(t *testing.T) {
 	s.want(0, []string{"the latch is off"}, "restore", "--pod", "pod-a", "--reason", "its drill was killed")
 	if f := s.agreed().Agreed; f.Latched {
 		t.Errorf("%s", f)
+	}
+}
+
+// TestDrillAllGoesOn: a pod that can't be opened keeps no other from its drill, nor
+// from its verification.
+func TestDrillAllGoesOn(t *testing.T) {
+	stack, err := devstack.Start(t.Context(), devstack.Config{Pods: []string{"pod-a", "pod-b"}, StartTimeout: 3 * time.Minute})
+	must(t, err)
+	t.Cleanup(func() { must(t, stack.Close()) })
+	at := func(pod, shops string) place {
+		return place{name: pod, shops: shops, redis: stack.RedisAddr(pod), dsn: stack.MySQLDSN(pod)}
+	}
+	s := siteAt(t, at("pod-a", "1-99"), at("pod-b", "100-199")).stocked()
+	s.serve("checkout-1").ready()
+	s.flag("shadow")
+	s.reach(holdover.StageShadow, 1)
+	s.drillable()
+	raw := redis.NewClient(&redis.Options{Addr: stack.RedisAddr("pod-b")})
+	defer raw.Close()
+	host, port, _ := strings.Cut(stack.RedisAddr("pod-a"), ":")
+	must(t, raw.SlaveOf(t.Context(), host, port).Err()) // a pod's Redis is none that follows another
+	drill := []string{"drill", "--all", "--by", "ada", "--reason", "weekly"}
+	if a := s.want(1, []string{"DRILLED  pod pod-a", "pod pod-b", "it is a replica"}, drill...); strings.Contains(a.out, "pod-b") {
+		t.Errorf("pod-b is drilled:\n%s", a.out)
+	}
+	var all struct {
+		OK   bool
+		Pods []podResult[app.DrilledPod]
+	}
+	s.object(1, &all, drill...)
+	if len(all.Pods) != 2 || all.OK || !all.Pods[0].OK || !all.Pods[0].Result.OK || all.Pods[1].OK || all.Pods[1].Pod != "pod-b" || all.Pods[1].Err == "" {
+		t.Errorf("%+v", all)
+	}
+	for _, args := range [][]string{{}, {"--store", "mysql"}, {"--repair", "--dry-run"}} {
+		s.want(1, []string{"pod pod-a: ", "pod pod-b", "it is a replica"}, append([]string{"verify", "--all"}, args...)...)
 	}
 }
