@@ -135,7 +135,7 @@ func (o operator) Kill(ctx context.Context, by, reason string, dryRun bool) (any
 
 func (o operator) Restore(ctx context.Context, by, reason string, dryRun bool) (any, error) {
 	r, err := Restore(ctx, o.pod.Stores, by, reason, dryRun)
-	return r, refused(err, "do what the detail says; look at the pod's status")
+	return r, refused(err, "kill again to finish it, then restore")
 }
 
 // refused gives the switch's refusal the type that the API answers 409 to.
