@@ -190,7 +190,7 @@ func TestDrillAllGoesOn(t *testing.T) {
 	raw := redis.NewClient(&redis.Options{Addr: stack.RedisAddr("pod-b")})
 	defer raw.Close()
 	host, port, _ := strings.Cut(stack.RedisAddr("pod-a"), ":")
-	must(t, raw.SlaveOf(t.Context(), host, port).Err()) // a pod's Redis is none that follows another
+	must(t, raw.Do(t.Context(), "REPLICAOF", host, port).Err()) // a pod's Redis is none that follows another
 	drill := []string{"drill", "--all", "--by", "ada", "--reason", "weekly"}
 	if a := s.want(1, []string{"DRILLED  pod pod-a", "pod pod-b", "it is a replica"}, drill...); strings.Contains(a.out, "pod-b") {
 		t.Errorf("pod-b is drilled:\n%s", a.out)
