@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -185,24 +184,11 @@ func texts(ctx context.Context, conn *sql.Conn, query string) (all []string, err
 	return all, rows.Err()
 }
 
-// with does something over a connection of its own, so that nothing stays open between tests.
+// with does something over a connection of its own.
 func (s *preparedSchema) with(do func(context.Context, *sql.Conn) error) error {
 	cfg, err := mysql.ParseDSN(s.dsn)
 	if err != nil {
 		return err
 	}
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return err
-	}
-	db := sql.OpenDB(connector)
-	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return do(ctx, conn)
+	return connected(cfg, do)
 }

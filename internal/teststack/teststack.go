@@ -149,8 +149,16 @@ func dropSchema(dsn string) error {
 	return exec(cfg, "DROP DATABASE `"+schema+"`")
 }
 
-// exec runs one statement over a connection of its own, so that nothing stays open between tests.
+// exec runs one statement.
 func exec(cfg *mysql.Config, statement string) error {
+	return connected(cfg, func(ctx context.Context, conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, statement)
+		return err
+	})
+}
+
+// connected does something over a connection of its own, so that nothing stays open between tests.
+func connected(cfg *mysql.Config, do func(context.Context, *sql.Conn) error) error {
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return err
@@ -159,8 +167,12 @@ func exec(cfg *mysql.Config, statement string) error {
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	_, err = db.ExecContext(ctx, statement)
-	return err
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return do(ctx, conn)
 }
 
 // databases hands out Redis's logical databases. Number 0 stays out: a client that forgets to select one lands there.
